@@ -370,7 +370,7 @@ def finish(outcome: Outcome | None) -> None:
     assert outcome.folder is not None, "a finished run has a folder"
     from rich.console import Console
 
-    from analysis.report.run_summary import before_after_table
+    from analysis.rendering import before_after_table
 
     Console().print(before_after_table(outcome.folder))
     print(f"run folder: {outcome.folder}")

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     # that a check for None at each use would say nothing.
     Provided = Tensor | Any
 
+Share = Annotated[float, Field(ge=0, le=1)]
+BelowOne = Annotated[float, Field(gt=0, lt=1)]
+
 
 @dataclass
 class Options:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
+from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOutput, Share
 from algorithms.grpo import group_advantages
-from algorithms.ppo import BelowOne, Share
-from algorithms.reinforce import clipped_tokens
+from algorithms.policy_gradient import clipped_tokens
 from algorithms.tensors import (
     aggregate,
     clipped_terms,

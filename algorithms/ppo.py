@@ -22,11 +22,11 @@ answer's tokens: RLEF takes the mean, because a sum favours short answers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
+from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOutput, Share
 from algorithms.tensors import (
     clip_share,
     clipped_terms,
@@ -40,8 +40,6 @@ from algorithms.tensors import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-Share = Annotated[float, Field(ge=0, le=1)]
-BelowOne = Annotated[float, Field(gt=0, lt=1)]
 MIN_CRITIC_RATE = 1e-5
 
 

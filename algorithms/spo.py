@@ -72,6 +72,25 @@ def soft_value(rewards: Tensor, beta: float, dim: int = -1) -> Tensor:
     return value.to(rewards.dtype) if rewards.is_floating_point() else value
 
 
+def pooled_soft_value(
+    reference_rewards: Tensor, rewards: Tensor, log_weights: Tensor, beta: float
+) -> Tensor:
+    """The soft value from responses of π_ref and of rollout policies μ together → scalar, float64.
+
+    reference_rewards (k,); rewards, log_weights (n,), the latter Σ_t log π_ref − log μ of each
+    response under its own rollout policy. β log of the mean over all k + n of w e^{r/β}, with w = 1
+    for π_ref's own: each term has expectation e^{V/β}, so only the logarithm biases the value.
+
+    The weights are not normalised by their sum. A policy that solves the prompt no longer generates
+    failures; without them, normalised weights would make π_ref look as good. Plain weights end
+    without variance at the optimum, where w e^{r/β} = e^{V/β} for every response.
+    """
+    own_log_weights = torch.zeros(len(reference_rewards), dtype=torch.float64)
+    terms = torch.cat([reference_rewards, rewards]).double() / beta
+    terms = terms + torch.cat([own_log_weights, log_weights.double()])
+    return beta * (terms.logsumexp(-1) - math.log(len(terms)))
+
+
 def log_ratio_sum(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
     """S(y) = Σ_t log π_θ − log π_ref over the response's tokens → (batch,). A sum, not a mean."""
     return masked_sum(logp.masked_fill(~mask, 0.0) - ref_logp.masked_fill(~mask, 0.0), mask)

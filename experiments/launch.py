@@ -13,7 +13,7 @@ from experiments.run_dir.interrupts import ignore_interrupts
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
-    from experiments.distributed.torchrun import Torchrun, TorchrunRay
+    from experiments.runtime.torchrun import Torchrun, TorchrunRay
     from experiments.trainer import Outcome
 
 
@@ -60,7 +60,7 @@ def train(
         return trainer.train(config, folder, label, in_sweep=in_sweep)
     if torchrun_ranks() > 1 or config.runtime.name == "torchrun":
         return _train_on_rank(config, folder, label)
-    from experiments.distributed.ray_cluster import Ray
+    from experiments.runtime.ray import Ray
 
     runtime = Ray(config)
     try:
@@ -71,7 +71,7 @@ def train(
 
 def _train_on_rank(config: RunConfig, folder: Path | None, label: str) -> Outcome | None:
     from experiments import trainer
-    from experiments.distributed.torchrun import Torchrun, TorchrunRay
+    from experiments.runtime.torchrun import Torchrun, TorchrunRay
 
     if int(os.environ["RANK"]):
         ignore_interrupts()  # rank 0 handles them
@@ -92,8 +92,8 @@ def _serve(config: RunConfig, ranks: Torchrun | TorchrunRay) -> None:
 
     A rank that cannot start keeps its error for rank 0, which asks every rank and reports.
     """
-    from experiments.distributed.torchrun import RunEnded
     from experiments.errors import is_expected, one_line
+    from experiments.runtime.torchrun import RunEnded
 
     with ExitStack() as stack:
         try:
@@ -113,9 +113,9 @@ def _build(config: RunConfig, ranks: Torchrun | TorchrunRay, stack: ExitStack) -
     import torch
 
     from experiments.config.resolve_defaults import resolve_defaults
-    from experiments.distributed.worker_parts import build_worker_parts
     from experiments.policy import loading
     from experiments.rollout.environments import open_environments
+    from experiments.runtime.worker import build_worker_parts
 
     loading.set_up_torch(config.model.threads)
     torch.manual_seed(config.seed)

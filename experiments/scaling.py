@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from analysis.report import markdown
+from analysis import markdown
 from envs.command_line.command_help import take_no_arguments
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/results/scaling.md"

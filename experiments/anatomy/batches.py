@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.metrics.diversity import distinct_share
-from analysis.metrics.normal_form import normal_form
+from analysis.metrics import distinct_share
+from analysis.normal_form import normal_form
 from experiments.anatomy.objectives import reference_ages
 from experiments.anatomy.options import Options
 from experiments.build import Parts, build
@@ -21,7 +21,7 @@ from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.policy import loading
 from experiments.policy.policy import Policy
-from experiments.rollout.generation import Responder
+from experiments.rollout.generate import Responder
 from experiments.rollout.rollouts import Rollouts
 from experiments.run_dir.records import Records
 from experiments.sample import Origin, PromptedProblem, Sample

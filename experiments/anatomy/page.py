@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.report.markdown import table
+from analysis.markdown import table
 from experiments.anatomy.figure import ABOVE, BELOW, draw
 from experiments.anatomy.objectives import objectives
 from experiments.anatomy.similarity import classes, least_cosines

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from pydantic import PositiveInt
 
-from analysis.report import markdown
+from analysis import markdown
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from experiments.config.version import ROOT, commit

@@ -26,11 +26,11 @@ from experiments.config.model_folder import (
     with_model_folder,
 )
 from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
-from experiments.engines.base import Completion, Engine, Sampling
+from experiments.engines.base import Engine, Request, Sampling
 from experiments.errors import UserError
 from experiments.rollout.prompts import encode_prompts
-from experiments.run_dir.budget import Ledger
-from experiments.sample import Origin, PromptedProblem, Sample, rewarded_samples
+from experiments.run_dir.ledger import Ledger
+from experiments.sample import Completion, Origin, PromptedProblem, Sample, rewarded_samples
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -238,7 +238,7 @@ def generate_responses(
 ) -> list[Completion]:
     """Generate a group of responses to each prompt, one group after the other."""
     seeds = seeds_of(len(prompts), group_size, number)
-    return [each for group in engine.generate(prompts, seeds, sampling) for each in group]
+    return [each for group in engine.generate(Request(prompts, seeds, sampling)) for each in group]
 
 
 def generation_rate(generate: Callable[[], Sequence[Sequence[int]]]) -> dict[str, float]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
-from algorithms.tensors import Entropy
+from algorithms.logprobs import Entropy
 from experiments.config.schema import TrainConfig
 from experiments.learner.batching import (
     can_prepare_in_step,
@@ -40,10 +40,10 @@ from experiments.learner.norm_clipping import NormClipping
 from experiments.learner.optimiser import Float32AdamW, learning_rate_factor, parameter_groups
 from experiments.policy.fsdp import whole_tree
 from experiments.policy.policy import Policy
+from experiments.policy.ranks import SINGLE_RANK, RankGroup
 from experiments.run_dir import checkpoints
-from experiments.run_dir.budget import Ledger
 from experiments.run_dir.interrupts import defer_interrupts
-from experiments.runtime import SINGLE_RANK, RankGroup
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Sample
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from algorithms.base import Needs
-from algorithms.tensors import LOGITS_PER_CHUNK
+from algorithms.logprobs import LOGITS_PER_CHUNK
 from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.learner.shapes import Shape
 

@@ -18,7 +18,7 @@ from experiments.policy.policy import Policy
 if TYPE_CHECKING:
     from algorithms.base import Needs
     from experiments.config.schema import TrainConfig
-    from experiments.runtime import RankGroup
+    from experiments.policy.ranks import RankGroup
 
 
 class Modules:

@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from analysis.load.run_folders import Run, RunError
-from analysis.metrics.learning_curve import curve_score
-from analysis.report.markdown import table
+from analysis.budgets import curve_score
+from analysis.markdown import table
+from analysis.runs import Run, RunError
 
 TEXT = """\
 The score that decides between trials and between designs ([protocol](../reference/protocol.md)):

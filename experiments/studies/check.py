@@ -18,8 +18,8 @@ from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
-from analysis.load.packed_study import SENTENCES, changed_files, study_file
-from analysis.load.run_folders import RunError, is_packed
+from analysis.packed import SENTENCES, changed_files, study_file
+from analysis.runs import RunError, is_packed
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError

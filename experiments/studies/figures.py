@@ -7,7 +7,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.metrics.definitions import TITLES
+from analysis.metrics import TITLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.load.packed_study import study_file
-from analysis.load.run_folders import RunError, is_packed
-from analysis.report.markdown import table
+from analysis.markdown import table
+from analysis.packed import study_file
+from analysis.runs import RunError, is_packed
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
@@ -27,7 +27,7 @@ from experiments.studies.results.results import Results
 from experiments.studies.study import Study, read
 
 if TYPE_CHECKING:
-    from analysis.load.run_folders import Run
+    from analysis.runs import Run
 
 PAGES = "docs/results"
 LEADERBOARD = f"{PAGES}/leaderboard.md"

@@ -4,7 +4,7 @@
         out=docs/results/study-mini [archive=study-mini.tar.zst] [weights=true]
 
 Finished runs of arms.json are packed, trials are not. The files are described in
-analysis/load/packed_study.py. An archive holds slim run folders with every sample, from
+analysis/packed.py. An archive holds slim run folders with every sample, from
 which `python -m analysis.report` and `python -m experiments.studies.write` give the same tables
 and page.
 """
@@ -29,7 +29,7 @@ from experiments.studies.study import Study, file_of, read
 class Options:
     """The command line."""
 
-    study: str = "mini"  # a file of experiments/studies/, or FILE.yaml
+    study: str = "mini"  # a file of conf/study/, or FILE.yaml
     folder: Path = Path("outputs/study-mini")  # where the study ran
     out: Path = Path("docs/results/study-mini")  # folder of the packed study
     archive: Path | None = None  # FILE.tar.zst or FILE.tar.gz: slim run folders, without weights
@@ -38,7 +38,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit status."""
-    from analysis.load.run_folders import RunError
+    from analysis.runs import RunError
 
     try:
         options = parse_arguments(Options, arguments)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _check_metrics(study: Study) -> None:
     """Raise UserError if the page needs a metric that does not follow from counts."""
-    from analysis.metrics.sample_counts import is_counted
+    from analysis.packed import is_counted
 
     for metric in (*(claim.metric for claim in study.claims), study.order_by):
         if metric and metric not in LESS and not is_counted(metric):

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.metrics.definitions import FURTHER, at_temperature
-from analysis.report.markdown import table
-from analysis.stats.curve_fits import LEAST_EVALUATIONS
+from analysis.markdown import table
+from analysis.metrics import FURTHER, at_temperature
+from analysis.saturation import LEAST_EVALUATIONS
 from experiments.errors import UserError
 from experiments.studies.figures import count, interval, signed
 

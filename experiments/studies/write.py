@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.load.run_folders import RunError, is_packed
-from analysis.report.markdown import table
+from analysis.markdown import table
+from analysis.runs import RunError, is_packed
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from experiments.errors import UserError
@@ -45,7 +45,7 @@ PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
 class Options:
     """The command line."""
 
-    study: str = "mini"  # a file of experiments/studies/, or FILE.yaml
+    study: str = "mini"  # a file of conf/study/, or FILE.yaml
     # where `python -m experiments.studies.run` ran the study, or a packed study
     folder: str = "outputs/study-mini"
     out: str = "docs/results/study-mini.md"  # the page; its text between the marks stays

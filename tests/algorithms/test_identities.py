@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from algorithms.reinforce import pass_at_k_rewards
+from algorithms.policy_gradient import pass_at_k_rewards
 from algorithms.spo import SPO, SPOConfig
 from tests.algorithms.batches import GROUP, fresh, gradient, raw
 from tests.algorithms.pulls import (

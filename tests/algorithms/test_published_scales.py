@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import algorithms
-from algorithms.adaptive_clipping import token_count
 from algorithms.base import Batch, PolicyOutput
-from algorithms.ppo_variants import length_adaptive_lam
-from algorithms.squared_regression import DRO, DROOptions
+from algorithms.ratio_rules import token_count
+from algorithms.regressions import DRO, DROOptions
+from algorithms.value_variants import length_adaptive_lam
 
 TOKENS = 26  # mean length of a response to MiniContests
 TOKEN_STD = 0.07  # of a token's log π/μ, measured there at a lag of 8 with algo=gspo

@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from analysis.compare import main
-from analysis.report.command import main as report
+from analysis.report import main as report
 
 SMALL = {"problems": 12, "samples": 10, "every": 20}
 

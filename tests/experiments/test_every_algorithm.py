@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import algorithms
-from analysis.report import command
+from analysis import report as command
 from experiments.config.composition import config_of
 from experiments.config.schema import RunConfig, TrainConfig
 from experiments.config.validation import validate

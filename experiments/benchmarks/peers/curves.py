@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from algorithms.grpo import GRPO, GRPOConfig
-from analysis.report import markdown
+from analysis import markdown
 from envs.environment import Environment
 from envs.judge.judge import JudgeConfig
 from experiments.benchmarks import common, workload

@@ -1,6 +1,6 @@
 """Pack a study: counts of its finished runs for the repository, and an archive of slim run folders.
 
-The files are described in analysis/load/packed_study.py.
+The files are described in analysis/packed.py.
 """
 
 from __future__ import annotations
@@ -12,23 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.load.packed_study import (
-    ARMS,
-    CONTRASTS,
-    METRICS,
-    RUNS,
-    TRAINING,
-    TURNS,
-    sums,
-)
-from analysis.load.run_folders import COUNTS, SUMS
+from analysis.packed import ARMS, CONTRASTS, METRICS, RUNS, TRAINING, TURNS, sums
+from analysis.runs import COUNTS, SUMS
 from experiments.errors import UserError
 from experiments.studies.study import read
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.load.run_folders import Run
+    from analysis.runs import Run
 
 KEPT = ("step", "reward_mean", "kl_ref")  # of metrics.parquet, and all columns that begin with …
 KEPT_SECTIONS = ("budget/", "time/", "memory/", "eval/")
@@ -87,8 +79,8 @@ def pack(study_file: Path, folder: Path, out: Path) -> dict[str, int]:
     """
     import pandas as pd
 
-    from analysis.load.run_folders import load_run
-    from analysis.turns.counts import has_conversations
+    from analysis.conversations import has_conversations
+    from analysis.runs import load_run
 
     arms, finished = read_arms(folder)
     counts, rows, metrics, training = [], [], [], []
@@ -146,7 +138,7 @@ def _counts(run: Run) -> pd.DataFrame:
     """Return the counts of all evaluations of a run, at its main temperature first."""
     import pandas as pd
 
-    from analysis.metrics.sample_counts import count_samples
+    from analysis.packed import count_samples
 
     main = run.config["eval"]["temperature"]
     parts = [
@@ -160,8 +152,8 @@ def _turn_counts(folder: Path) -> pd.DataFrame:
     """Return the counts of a run's conversations, in full before training and at its end."""
     import pandas as pd
 
-    from analysis.load.run_folders import load_run
-    from analysis.turns.counts import counts_at, solved_at
+    from analysis.conversations import counts_at, solved_at
+    from analysis.runs import load_run
 
     run = load_run(folder)
     whole = (0, run.evaluated_steps[-1])
@@ -179,7 +171,7 @@ def _evaluated_metrics(run: Run) -> pd.DataFrame:
 
 def _training_metrics(run: Run) -> pd.DataFrame:
     """Return the columns of training curves at every step, at single precision."""
-    from analysis.stats.training_curves import TRAINING_METRICS
+    from analysis.budgets import TRAINING_METRICS
 
     drawn = [metric.name for metric in TRAINING_METRICS]
     names = [name for name in (*drawn, "value/group_mean_explained") if name in run.metrics]

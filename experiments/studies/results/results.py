@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from analysis.load.packed_study import PackedStudy
-from analysis.load.run_folders import Run, is_packed
+from analysis.packed import PackedStudy
+from analysis.runs import Run, is_packed
 from experiments.errors import UserError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class StudyFolder:
 
     def run(self, name: str) -> Run:
         """Return a run by the name of its folder. Raises RunError."""
-        from analysis.load.run_folders import load_run
+        from analysis.runs import load_run
 
         return load_run(self.folder / name)
 
@@ -104,14 +104,17 @@ class CountedStudy(PackedStudy):
 
 def report_tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
     """Return the report's tables that a study's page is written from, by name."""
-    from analysis.load.groups import group_runs
-    from analysis.load.run_folders import contrasts_of
-    from analysis.metrics.evaluated_models import common_ks, evaluated_models
-    from analysis.report.experiment import Experiment
-    from analysis.stats import differences, equal_budget, letters, tables
-    from analysis.stats.curve_fits import curve_fits, fit_table
-    from analysis.stats.named_pairs import contrast_table
-    from analysis.turns.tables import turn_tables
+    from analysis import budgets as equal_budget
+    from analysis import comparisons as differences
+    from analysis import comparisons as letters
+    from analysis import tables
+    from analysis.comparisons import contrast_table
+    from analysis.experiment import Experiment
+    from analysis.groups import group_runs
+    from analysis.models import common_ks, evaluated_models
+    from analysis.runs import contrasts_of
+    from analysis.saturation import curve_fits, fit_table
+    from analysis.turns import turn_tables
 
     groups = group_runs(runs)
     ks, notes = common_ks(runs)

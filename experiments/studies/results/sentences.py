@@ -39,7 +39,7 @@ from statistics import fmean
 import yaml
 from rapidfuzz.fuzz import partial_ratio_alignment
 
-from analysis.load.packed_study import SENTENCES
+from analysis.packed import SENTENCES
 from envs.command_line.config_parsing import parse_values
 from experiments.errors import UserError
 from experiments.studies.area_section import area_scores

@@ -1,7 +1,7 @@
 import gc
 import weakref
 
-from analysis.load.compute import memoize
+from analysis.compute import memoize
 
 
 class Run:

@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from analysis.load.groups import (
+from analysis.groups import (
     LONGEST,
     as_text,
     distinct_labels,
@@ -10,7 +10,7 @@ from analysis.load.groups import (
     join_names,
     natural_sort_key,
 )
-from analysis.load.run_folders import load_run
+from analysis.runs import load_run
 
 
 def groups_of(*paths):

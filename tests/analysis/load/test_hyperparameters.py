@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from analysis.load.groups import group_runs
-from analysis.load.hyperparameters import (
+from analysis.groups import group_runs
+from analysis.runs import load_run
+from analysis.settings import (
     COLUMNS,
     commands,
     descriptions,
@@ -13,7 +14,6 @@ from analysis.load.hyperparameters import (
     settings_table,
     shared_values,
 )
-from analysis.load.run_folders import load_run
 
 TRAIN = {"train.minibatches": 1, "train.epochs": 1, "train.lag": 10, "train.temperature": 1.0}
 

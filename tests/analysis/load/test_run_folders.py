@@ -3,8 +3,8 @@ import json
 import pandas as pd
 import pytest
 
-from analysis.load.groups import group_runs
-from analysis.load.run_folders import Contrast, RunError, contrasts_of, find_runs, load_run
+from analysis.groups import group_runs
+from analysis.runs import Contrast, RunError, contrasts_of, find_runs, load_run
 
 
 def test_a_whole_run_is_read(tmp_path, make_run):

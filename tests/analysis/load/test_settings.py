@@ -1,8 +1,8 @@
 import pytest
 
-from analysis.load.groups import group_runs
-from analysis.load.run_folders import load_run
-from analysis.load.settings import differing_settings, shared_settings
+from analysis.groups import group_runs
+from analysis.runs import load_run
+from analysis.settings import differing_settings, shared_settings
 
 
 def test_facts_are_words(tmp_path, make_run):

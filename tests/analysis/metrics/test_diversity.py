@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from analysis.metrics.diversity import (
+from analysis.metrics import (
     distinct_accepted,
     distinct_n,
     distinct_ratio,

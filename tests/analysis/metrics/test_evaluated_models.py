@@ -1,8 +1,8 @@
 import pytest
 
-from analysis.load.groups import group_runs
-from analysis.load.run_folders import load_run
-from analysis.metrics.evaluated_models import base_models, common_ks, evaluated_models
+from analysis.groups import group_runs
+from analysis.models import base_models, common_ks, evaluated_models
+from analysis.runs import load_run
 
 
 def bases_of(*paths):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.load.run_folders import Run
-from analysis.metrics.learning_curve import area_under_curve, curve_score, mean_pass_at
+from analysis.budgets import area_under_curve, curve_score, mean_pass_at
+from analysis.runs import Run
 
 
 def run(accepted, samples=10, steps=None):

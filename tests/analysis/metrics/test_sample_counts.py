@@ -4,11 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load.run_folders import load_run
-from analysis.load.stand_in_samples import UNPARSABLE, stand_in_samples
-from analysis.metrics.normal_form import normal_form
-from analysis.metrics.sample_counts import COLUMNS, count_samples, is_counted
-from analysis.metrics.scores import scores
+from analysis.normal_form import normal_form
+from analysis.packed import COLUMNS, UNPARSABLE, count_samples, is_counted, stand_in_samples
+from analysis.runs import load_run
+from analysis.scores import scores
 
 
 @pytest.fixture

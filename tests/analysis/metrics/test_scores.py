@@ -3,10 +3,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.load.run_folders import Run
-from analysis.metrics import scores as scoring
-from analysis.metrics.definitions import reported_metrics
-from analysis.metrics.scores import scores, scores_at_step, scores_of_each
+from analysis.metrics import reported_metrics
+from analysis.runs import Run
+from analysis.scores import scores, scores_at_step, scores_of_each
+from analysis.scores import scores as scoring
 
 
 def samples(*rows):

@@ -2,10 +2,10 @@ import json
 
 import pandas as pd
 
-from analysis.load.groups import group_runs
-from analysis.load.run_folders import load_run
-from analysis.metrics.evaluated_models import evaluated_models
-from analysis.report.caveats import caveats
+from analysis.caveats import caveats
+from analysis.groups import group_runs
+from analysis.models import evaluated_models
+from analysis.runs import load_run
 from tests.analysis.conversations import add_conversations
 
 

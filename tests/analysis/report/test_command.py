@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.report.command import main
+from analysis.report import main
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -1,5 +1,5 @@
-from analysis.load.run_folders import load_run
-from analysis.report.experiment import build_experiment
+from analysis.experiment import build_experiment
+from analysis.runs import load_run
 
 
 def test_an_experiment_has_its_own_k_and_notes(tmp_path, make_run):

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 from analysis.compare import main as compare
-from analysis.load.run_folders import load_run
-from analysis.metrics.definitions import at_temperature, metric_bounds, without_temperature
-from analysis.report.command import main as report
-from analysis.report.experiment import build_experiment
-from analysis.report.run_summary import before_after
-from analysis.report.sections import experiment_tables
+from analysis.experiment import build_experiment
+from analysis.metrics import at_temperature, metric_bounds, without_temperature
+from analysis.rendering import before_after
+from analysis.report import experiment_tables
+from analysis.report import main as report
+from analysis.runs import load_run
 
 SIZE = {"problems": 12, "samples": 10, "every": 20}
 ENDS = ("", "_low", "_high", "_problems", "_iqm")

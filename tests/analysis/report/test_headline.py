@@ -5,19 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from analysis.load.run_folders import load_run
-from analysis.metrics.definitions import DISTINCT, TITLES
-from analysis.report.experiment import build_experiment
-from analysis.report.headline import (
+from analysis.experiment import build_experiment
+from analysis.findings import (
     difference_matrix,
     find_pair,
     format_difference,
     headline_metrics,
     headlines,
 )
-from analysis.report.render import difference_matrices
-from analysis.stats.intervals import estimate, seed_means
-from analysis.stats.power import power_table
+from analysis.intervals import estimate, seed_means
+from analysis.metrics import DISTINCT, TITLES
+from analysis.rendering import difference_matrices
+from analysis.runs import load_run
+from analysis.tables import power_table
 
 NOTHING_NAMED = {"contrasts": [], "against_control": [], "bases": []}
 SMALL = {"problems": 30, "samples": 10, "every": 20}

@@ -1,6 +1,6 @@
 import pytest
 
-from analysis.report.markdown import table
+from analysis.markdown import table
 
 
 def cells(line):

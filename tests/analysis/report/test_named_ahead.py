@@ -6,11 +6,16 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analysis.load.run_folders import load_run
-from analysis.report.command import main
-from analysis.report.experiment import Plan, build_experiment
-from analysis.report.headline import difference_matrix, headlines
-from analysis.report.named_ahead import control_statements, decision_needs, equality_statements
+from analysis.experiment import Plan, build_experiment
+from analysis.findings import (
+    control_statements,
+    decision_needs,
+    difference_matrix,
+    equality_statements,
+    headlines,
+)
+from analysis.report import main
+from analysis.runs import load_run
 
 SMALL = {"problems": 20, "samples": 10, "every": 20}
 SKILLS = {"grpo": 1.5, "ppo": 1.5, "spo": 8.0}

@@ -4,8 +4,8 @@ from itertools import combinations
 
 import pandas as pd
 
-from analysis.load.run_folders import Contrast
-from analysis.report.power_tables import FEW, power_tables
+from analysis.rendering import FEW, power_tables
+from analysis.runs import Contrast
 
 METRICS = ("pass@1", "distinct_of_5")
 

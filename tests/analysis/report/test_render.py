@@ -1,6 +1,6 @@
 import math
 
-from analysis.report.render import ends, with_interval
+from analysis.rendering import ends, with_interval
 
 
 def row(mean, low, high, problems=200):

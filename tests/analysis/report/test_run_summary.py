@@ -2,8 +2,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from analysis.load.run_folders import RunError
-from analysis.report.run_summary import before_after, before_after_table
+from analysis.rendering import before_after, before_after_table
+from analysis.runs import RunError
 
 
 def printed(path):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.load.run_folders import RunError
-from analysis.report import sections as module
-from analysis.report.sections import build_sections, slugs
+from analysis import report as module
+from analysis.report import build_sections, slugs
+from analysis.runs import RunError
 
 
 def three_runs(folder, make_run):
@@ -75,7 +75,7 @@ def test_slugs_are_safe_and_no_two_alike():
 
 SEVERAL = """\
 import sys
-from analysis.report import command, sections
+from analysis import report as command, report as sections
 sections.MIN_PARALLEL = 1
 if __name__ == "__main__":
     sys.exit(command.main(sys.argv[1:]))

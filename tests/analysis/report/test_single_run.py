@@ -3,10 +3,10 @@ import re
 import pandas as pd
 import pytest
 
-from analysis.load.run_folders import load_run
-from analysis.report.command import main
-from analysis.report.experiment import build_experiment
-from analysis.report.single_run import MOST_NAMED, single_run
+from analysis.experiment import build_experiment
+from analysis.report import main
+from analysis.run_change import MOST_NAMED, single_run
+from analysis.runs import load_run
 
 
 @pytest.fixture

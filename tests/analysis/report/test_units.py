@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from analysis.report.units import duration, fitting_unit
+from analysis.rendering import duration, fitting_unit
 
 
 @pytest.mark.parametrize(

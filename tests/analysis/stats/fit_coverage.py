@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from analysis.stats.curve_fits import CurveFit, MeasuredCurve, fit_curve
-from analysis.stats.saturation import gain
+from analysis.saturation import CurveFit, MeasuredCurve, fit_curve, gain
 
 SAMPLES, PROBLEMS, EVALUATIONS = 20, 120, 8
 LAST = 40.0  # the budget at the last evaluation

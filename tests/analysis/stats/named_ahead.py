@@ -13,8 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.stats.differences import SIGNIFICANCE
-from analysis.stats.equivalence import equality_p_values
+from analysis.comparisons import SIGNIFICANCE, equality_p_values
 from tests.analysis.stats.simulated_studies import STRENGTH_SD, problem_logits, simulated
 
 SEED_SD = 0.2  # of the spread "equal"

@@ -14,12 +14,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from analysis.metrics.scores import ScoreGrid
-from analysis.stats import named_pairs
-from analysis.stats.differences import SIGNIFICANCE
-from analysis.stats.intervals import Estimate
-from analysis.stats.moderation import moderate, moderated_difference, seed_spread
-from analysis.stats.named_pairs import with_control
+from analysis import comparisons as named_pairs
+from analysis.comparisons import SIGNIFICANCE, with_control
+from analysis.intervals import Estimate, moderate, moderated_difference, seed_spread
+from analysis.scores import ScoreGrid
 
 PROBLEMS, SAMPLES = 120, 20
 STRENGTH_SD = 0.6  # of an arm on a problem, in logits

@@ -18,10 +18,17 @@ from math import comb
 
 import numpy as np
 
-from analysis.stats.differences import SIGNIFICANCE, holm
-from analysis.stats.intervals import Estimate, SeedMeans, estimate, seed_means
-from analysis.stats.moderation import moderate, moderated_difference, seed_spread
-from analysis.stats.power import smallest_difference
+from analysis.comparisons import SIGNIFICANCE, holm
+from analysis.intervals import (
+    Estimate,
+    SeedMeans,
+    estimate,
+    moderate,
+    moderated_difference,
+    seed_means,
+    seed_spread,
+)
+from analysis.power import smallest_difference
 
 SAMPLES = 20
 LEAD = 0.3  # logits of the first algorithm over the three equal ones

@@ -6,10 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from analysis.load.run_folders import Contrast
-from analysis.metrics.scores import ScoreGrid
-from analysis.stats.differences import difference_table, holm, p_values, paired_differences
-from analysis.stats.named_pairs import contrast_table, contrast_tests, with_contrasts
+from analysis.comparisons import (
+    contrast_table,
+    contrast_tests,
+    difference_table,
+    holm,
+    p_values,
+    paired_differences,
+    with_contrasts,
+)
+from analysis.runs import Contrast
+from analysis.scores import ScoreGrid
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.metrics.scores import ScoreGrid
-from analysis.stats import named_pairs
-from analysis.stats.differences import holm, p_values, paired_differences
-from analysis.stats.moderation import moderate, seed_spread
-from analysis.stats.named_pairs import (
+from analysis import comparisons as named_pairs
+from analysis.comparisons import (
     control_differences,
     control_table,
     correlation,
+    holm,
+    p_values,
+    paired_differences,
     step_down,
     with_control,
 )
+from analysis.intervals import moderate, seed_spread
+from analysis.scores import ScoreGrid
 
 HALVES = np.full((3, 3), 0.5) + np.eye(3) / 2
 

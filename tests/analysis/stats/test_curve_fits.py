@@ -6,25 +6,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load.groups import group_runs
-from analysis.load.run_folders import load_run
-from analysis.stats.curve_fits import (
+from analysis.groups import group_runs
+from analysis.runs import load_run
+from analysis.saturation import (
     MeasuredCurve,
+    Saturation,
     _not_identified,
+    at_an_end,
     curve_fits,
+    fit,
     fit_curve,
     fit_differences,
     fit_table,
-    measured_curve,
-    second_half_error,
-)
-from analysis.stats.saturation import (
-    Saturation,
-    at_an_end,
-    fit,
     fit_weighted,
     grid,
+    measured_curve,
     resampled_means,
+    second_half_error,
 )
 from tests.analysis.stats.fit_coverage import (
     Design,

@@ -2,10 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load.groups import group_runs
-from analysis.load.run_folders import load_run
-from analysis.metrics.definitions import DISTINCT
-from analysis.stats.curves import cumulative_spend, evaluation_curve, kl_at_step, reward_curve
+from analysis.budgets import cumulative_spend, evaluation_curve, kl_at_step, reward_curve
+from analysis.groups import group_runs
+from analysis.metrics import DISTINCT
+from analysis.runs import load_run
 
 
 @pytest.fixture

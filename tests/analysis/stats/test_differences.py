@@ -4,8 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from analysis.metrics.scores import ScoreGrid
-from analysis.stats.differences import (
+from analysis.comparisons import (
     difference_table,
     holm,
     p_values,
@@ -13,6 +12,7 @@ from analysis.stats.differences import (
     tier_table,
     tiers,
 )
+from analysis.scores import ScoreGrid
 
 
 def grid(values, seeds=(0, 1, 2), problems=None, weights=None):

@@ -2,10 +2,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load.groups import group_runs
-from analysis.load.run_folders import load_run
-from analysis.stats.curves import spend_at_step
-from analysis.stats.equal_budget import AREA, equal_budget_tables, spend_to_reach, threshold_table
+from analysis.budgets import (
+    AREA,
+    equal_budget_tables,
+    spend_at_step,
+    spend_to_reach,
+    threshold_table,
+)
+from analysis.groups import group_runs
+from analysis.runs import load_run
 
 SMALL = {"problems": 10, "samples": 10, "every": 10}
 

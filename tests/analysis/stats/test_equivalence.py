@@ -8,11 +8,16 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.metrics.scores import ScoreGrid
-from analysis.stats.differences import difference_table, holm, paired_differences
-from analysis.stats.equivalence import equality_p_values, with_equality
-from analysis.stats.intervals import Estimate
-from analysis.stats.power import resources_to_decide, smallest_margin
+from analysis.comparisons import (
+    difference_table,
+    equality_p_values,
+    holm,
+    paired_differences,
+    with_equality,
+)
+from analysis.intervals import Estimate
+from analysis.power import resources_to_decide, smallest_margin
+from analysis.scores import ScoreGrid
 
 # 5 seeds whose difference has mean .01 and a standard error of .02, with 8 degrees of freedom.
 OF_SEEDS = Estimate(0.01, 0.02**2, 0.0, 0.0, 5, 200, 8.0)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.stats import named_pairs
-from analysis.stats.differences import holm, p_values, paired_differences
+from analysis import comparisons as named_pairs
+from analysis.comparisons import holm, p_values, paired_differences
 from tests.analysis.stats import simulated_studies
 from tests.analysis.stats.family_wise import (
     ALL,

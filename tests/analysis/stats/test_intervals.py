@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from analysis.stats.intervals import (
+from analysis.intervals import (
     SeedMeans,
     estimate,
     interquartile_mean,

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.metrics.scores import ScoreGrid
-from analysis.stats.differences import paired_differences
-from analysis.stats.letters import letter_table, letters
+from analysis.comparisons import letter_table, letters, paired_differences
+from analysis.scores import ScoreGrid
 
 
 def test_the_textbooks_three():

@@ -5,12 +5,13 @@ import pytest
 from scipy import stats
 from scipy.special import polygamma
 
-from analysis.stats.intervals import estimate, seed_means
-from analysis.stats.moderation import (
+from analysis.intervals import (
     MOST_FREEDOM,
     _inverse_trigamma,
+    estimate,
     moderate,
     moderated_difference,
+    seed_means,
     seed_spread,
 )
 

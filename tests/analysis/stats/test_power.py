@@ -1,14 +1,9 @@
 import numpy as np
 import pytest
 
+from analysis.intervals import Estimate, estimate, seed_means
 from analysis.pass_at_k import pass_at_k
-from analysis.stats.intervals import Estimate, estimate, seed_means
-from analysis.stats.power import (
-    noise_parts,
-    resources_needed,
-    sampling_variance,
-    smallest_difference,
-)
+from analysis.power import noise_parts, resources_needed, sampling_variance, smallest_difference
 from tests.analysis.stats.simulation import Design, simulate
 
 

@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load.run_folders import load_run
-from analysis.metrics.scores import accepted_share
-from analysis.stats.run_change import gained_and_lost, pass_changes, problem_changes
+from analysis.run_change import gained_and_lost, pass_changes, problem_changes
+from analysis.runs import load_run
+from analysis.scores import accepted_share
 
 
 def changes(n_before, c_before, n_after, c_after):

@@ -2,11 +2,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load.groups import group_runs
-from analysis.load.run_folders import load_run
-from analysis.metrics.evaluated_models import evaluated_models
-from analysis.stats.curves import evaluation_curve
-from analysis.stats.tables import (
+from analysis.budgets import evaluation_curve
+from analysis.groups import group_runs
+from analysis.models import evaluated_models
+from analysis.runs import load_run
+from analysis.tables import (
     difficulty_table,
     pass_at_k_table,
     profile_table,

@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load.groups import group_runs
-from analysis.load.run_folders import load_run
-from analysis.stats.training_curves import MOST_STEPS, thinned, training_curve
+from analysis.budgets import MOST_STEPS, thinned, training_curve
+from analysis.groups import group_runs
+from analysis.runs import load_run
 
 
 def recorded(path, **columns):

@@ -3,14 +3,14 @@
 import pandas as pd
 import pytest
 
-from analysis.load.run_folders import RunError, load_run
-from analysis.turns.counts import (
+from analysis.conversations import (
     UNKNOWN,
     count_conversations,
     counts_at,
     has_conversations,
     turn_limit,
 )
+from analysis.runs import RunError, load_run
 from tests.analysis.conversations import add_conversations, conversation
 
 SIX = (

@@ -6,8 +6,8 @@ from itertools import combinations, product
 import pandas as pd
 import pytest
 
-from analysis.turns.counts import count_conversations
-from analysis.turns.scores import TurnPlan, one_of, turn_metrics, turn_scores
+from analysis.conversations import count_conversations
+from analysis.turns import TurnPlan, one_of, turn_metrics, turn_scores
 from tests.analysis.conversations import conversation
 from tests.analysis.turns.test_counts import SIX
 

@@ -8,8 +8,8 @@ import torch
 
 from envs.problem import Problem
 from experiments.config.schema import EngineConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.engine_check import LogprobCheck, mismatch
 from experiments.engines.hf import HFEngine
-from experiments.evaluation.logprob_check import LogprobCheck, mismatch
 from experiments.learner.forward import score
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted, trained
@@ -43,8 +43,9 @@ class Scorer:
 class Unheated(HFEngine):
     """Samples and tells log-probs at temperature 1, whatever was asked for."""
 
-    def generate(self, prompts, seeds, sampling, finished=None):
-        return super().generate(prompts, seeds, dataclasses.replace(sampling, temperature=1.0))
+    def generate(self, request, finished=None):
+        sampling = dataclasses.replace(request.sampling, temperature=1.0)
+        return super().generate(dataclasses.replace(request, sampling=sampling))
 
 
 def monitor(policy, engine, reference=None, **options):

@@ -8,11 +8,11 @@ from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from envs.problem import Judgement, Problem, Verdict
 from experiments.config.schema import TrainConfig
-from experiments.engines.base import Sampling
+from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.learner.learner import Learner
 from experiments.policy.policy import Policy
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
 
 ALGORITHMS = {
@@ -30,7 +30,7 @@ def samples_from(model, rewards, max_tokens=6):
     """Groups of fresh responses with the given rewards."""
     prompts = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
     engine = HFEngine(Policy(model), {1}, 0, 64)
-    groups = engine.generate(prompts, [range(GROUP)] * 3, Sampling(max_tokens))
+    groups = engine.generate(Request(prompts, [range(GROUP)] * 3, Sampling(max_tokens)))
     samples = []
     for row, (prompt, group) in enumerate(zip(prompts, groups, strict=True)):
         prompted = PromptedProblem(Problem(f"p{row}", "", (), ()), tuple(prompt))

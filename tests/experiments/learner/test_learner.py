@@ -9,8 +9,8 @@ import torch
 
 from algorithms.base import Needs
 from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.policy_gradient import GroupOptions, GroupReinforce
 from algorithms.ppo import PPO, PPOConfig
-from algorithms.reinforce import GroupOptions, GroupReinforce
 from experiments.config.schema import TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError

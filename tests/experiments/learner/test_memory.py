@@ -16,10 +16,10 @@ from transformers import (
 
 import algorithms
 from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.logprobs import LOGITS_PER_CHUNK, chosen_logp
 from algorithms.ppo import PPO, PPOConfig
+from algorithms.regressions import DRO, DROOptions
 from algorithms.spo import SPO, SPOConfig
-from algorithms.squared_regression import DRO, DROOptions
-from algorithms.tensors import LOGITS_PER_CHUNK, chosen_logp
 from envs.tasks.config import TaskConfig
 from experiments.config.schema import (
     PREFETCHED_BATCHES,
@@ -45,7 +45,7 @@ from experiments.learner.shapes import shape_of, shape_of_json
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 PAIRS = [("float32", True), ("bfloat16", False)]  # of precision, and whether the head is tied

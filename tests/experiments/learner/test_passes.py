@@ -5,8 +5,8 @@ import torch
 
 import algorithms
 from algorithms.ppo import PPO, PPOConfig
+from algorithms.regressions import SquaredRegression, SquaredRegressionOptions
 from algorithms.spo import SPO, SPOConfig
-from algorithms.squared_regression import SquaredRegression, SquaredRegressionOptions
 from experiments.learner import learner as learner_module
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 

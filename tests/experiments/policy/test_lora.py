@@ -8,14 +8,14 @@ import torch
 from algorithms.ppo import PPO, PPOConfig
 from algorithms.spo import SPO, SPOConfig
 from experiments.config.schema import ModelConfig, TrainConfig
-from experiments.engines.base import Sampling
+from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
 from experiments.policy import loading, lora
 from experiments.policy.policy import Policy, copy_weights
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 SPO_GROUP = SPO(SPOConfig(learning_rate=1e-2), 1.0)
@@ -83,7 +83,7 @@ def test_what_the_engine_writes_with_equals_what_the_learner_scores(tiny):
     engine = HFEngine(loading.frozen_copy(Policy(tiny)), {1}, 0, 64)
     engine.sync(learner.policy)
     prompts = [[2, 7, 9, 30], [2, 5]]
-    groups = engine.generate(prompts, [range(8)] * 2, Sampling(12))
+    groups = engine.generate(Request(prompts, [range(8)] * 2, Sampling(12)))
     completions = [completion for group in groups for completion in group]
     rows = [0] * 8 + [1] * 8
     tokens = Tokens.pack(prompts, rows, [c.tokens for c in completions], 0, torch.device("cpu"))

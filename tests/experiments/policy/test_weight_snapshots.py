@@ -11,7 +11,7 @@ from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy, copy_weights
 from experiments.policy.weight_snapshots import ShardedSnapshot, WeightSnapshot
-from tests.experiments.distributed.test_torchrun import free_port, joined
+from tests.experiments.runtime.test_torchrun import free_port, joined
 
 
 def drifted(policy):

@@ -5,8 +5,8 @@ import shutil
 
 import pandas as pd
 
-from analysis.load.run_folders import load_run
-from analysis.report.command import main as report
+from analysis.report import main as report
+from analysis.runs import load_run
 from experiments.studies.pack import main as pack
 from experiments.studies.study import read
 from experiments.studies.write import main as write

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.report.markdown import table
+from analysis.markdown import table
 
 SEEDS = 3
 BEST = 3  # trials that are run again

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from analysis.load.run_folders import load_run
-from analysis.metrics.learning_curve import curve_score
+from analysis.budgets import curve_score
+from analysis.runs import load_run
 from experiments.studies.area_section import area_section
 
 

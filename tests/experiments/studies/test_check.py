@@ -5,8 +5,8 @@ import re
 import pandas as pd
 import pytest
 
-from analysis.load.packed_study import sums
-from analysis.load.run_folders import SUMS
+from analysis.packed import sums
+from analysis.runs import SUMS
 from experiments.errors import UserError
 from experiments.studies.check import main as check
 from experiments.studies.leaderboard import main as leaderboard

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.compare import by_themselves, print_comparison, within_study
 from analysis.compare import main as compare
-from analysis.compare import print_comparison
-from analysis.comparison import by_themselves, within_study
-from analysis.report.command import main as report
+from analysis.report import main as report
 from experiments.studies.pack import main as pack
 from experiments.studies.study import read
 

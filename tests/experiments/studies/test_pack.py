@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from analysis.report.command import main as report
+from analysis.report import main as report
 from experiments.studies.pack import main as pack
 from experiments.studies.write import main as write
 from tests.experiments.studies.packed_study import STUDY, make_repository, make_study

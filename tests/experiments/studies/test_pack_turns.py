@@ -5,10 +5,10 @@ import json
 import pandas as pd
 import pytest
 
-from analysis.load.packed_study import TURNS, PackedStudy
-from analysis.load.run_folders import load_run
-from analysis.report.experiment import build_experiment
-from analysis.turns.tables import TURN_TABLES, turn_tables
+from analysis.experiment import build_experiment
+from analysis.packed import TURNS, PackedStudy
+from analysis.runs import load_run
+from analysis.turns import TURN_TABLES, turn_tables
 from experiments.errors import UserError
 from experiments.studies.figures import signed
 from experiments.studies.page_sections import turn_sections

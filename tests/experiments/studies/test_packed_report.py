@@ -10,12 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.load.packed_study import TRAINING, PackedStudy
-from analysis.load.run_folders import SUMS
-from analysis.metrics.sample_counts import is_counted
-from analysis.report.command import main as report
-from analysis.report.sections import build_sections
-from analysis.stats.curves import X_AXES
+from analysis.budgets import X_AXES
+from analysis.packed import TRAINING, PackedStudy, is_counted
+from analysis.report import build_sections
+from analysis.report import main as report
+from analysis.runs import SUMS
 from experiments.studies.pack import main as pack
 from tests.experiments.studies.packed_study import make_study
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.report.command import main
+from analysis.report import main
 from tests.analysis.report.page.attacks import ATTACK, NAME
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from analysis.report.command import main
+from analysis.report import main
 from tests.analysis.report.page.attacks import NAME
 
 pytestmark = pytest.mark.usefixtures("quiet")

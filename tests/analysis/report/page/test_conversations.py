@@ -5,10 +5,10 @@ import re
 import pandas as pd
 import pytest
 
-from analysis.load.run_folders import load_run
-from analysis.report.command import main
-from analysis.report.experiment import build_experiment
-from analysis.report.page.samples import explorer_data
+from analysis.experiment import build_experiment
+from analysis.report import main
+from analysis.runs import load_run
+from analysis.samples import explorer_data
 from tests.analysis.conversations import add_conversations, conversation
 from tests.analysis.report.page.attacks import ATTACK
 from tests.analysis.report.page.conftest import opened

@@ -5,8 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from analysis.report.page.figures import Figure, figure_files
-from analysis.report.page.svg import Axis, Series, Style, draw_panel
+from analysis.figures import Axis, Figure, Series, Style, draw_panel, figure_files
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.report.command import main
-from analysis.report.page.figures import group_styles
-from analysis.report.page.fits import fit_figure, fit_tables
-from analysis.stats.curve_fits import fit_curve, fit_differences, fit_table
+from analysis.figures import group_styles
+from analysis.page_parts import fit_figure, fit_tables
+from analysis.report import main
+from analysis.saturation import fit_curve, fit_differences, fit_table
 from tests.analysis.stats.fit_coverage import Design, simulated_curves
 
 

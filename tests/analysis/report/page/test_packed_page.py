@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.report.command import main
+from analysis.report import main
 from tests.analysis.report.page.conftest import opened
 
 STUDY = Path(__file__).parents[4] / "docs" / "results" / "study-size"

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load.run_folders import load_run
-from analysis.report.experiment import build_experiment
-from analysis.report.page import samples
-from analysis.report.page.samples import CELL, choose_samples, explorer_data, matrix_data, pack
+from analysis import samples
+from analysis.experiment import build_experiment
+from analysis.runs import load_run
+from analysis.samples import CELL, choose_samples, explorer_data, matrix_data, pack
 
 
 def table(cells, size):

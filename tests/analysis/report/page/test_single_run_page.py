@@ -1,6 +1,6 @@
 """The page of a single run in a real browser."""
 
-from analysis.report.command import main
+from analysis.report import main
 from tests.analysis.report.page.conftest import becomes_true, opened
 
 

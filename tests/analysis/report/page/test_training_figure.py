@@ -6,9 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.report.page.figures import figure_files
-from analysis.report.page.svg import Style
-from analysis.report.page.training_figure import robust_bounds, training_figure
+from analysis.figures import Style, figure_files, robust_bounds, training_figure
 
 STEPS = 100
 

@@ -1,0 +1,603 @@
+"""Paired differences of every two groups of an experiment, and the tiers that follow from them.
+
+Two groups are compared on their common seeds and problems; the spread over seeds is moderated over
+the groups (`analysis.stats.moderation`). A metric that is not defined everywhere
+(diversity among accepted programs) is compared where it is defined for both. Its difference is then
+not that of the two groups' own means, which rest on other problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from string import ascii_lowercase
+
+import numpy as np
+import pandas as pd
+
+from analysis.intervals import (
+    Estimate,
+    Interval,
+    Numbers,
+    estimate,
+    moderate,
+    moderated_difference,
+    probability_of_improvement,
+    seed_means,
+    seed_spread,
+)
+from analysis.metrics import metric_bounds
+from analysis.models import ScoredGroup
+from analysis.power import resources_to_decide
+from analysis.runs import Contrast
+from analysis.scores import align_grids
+
+SIGNIFICANCE = 0.05
+NAN = float("nan")
+COLUMNS = (
+    *("a", "b", "metric", "difference", "low", "high"),
+    *("probability_of_improvement", "seeds", "problems", "p"),
+)
+ANSWERS = ("above", "below", "equal", "not decided")
+*_, EQUAL, UNDECIDED = ANSWERS
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """The difference a - b in one metric, on the seeds and problems of both.
+
+    `improvement` is the probability that a run of a beats one of b on a problem. With one seed
+    there is no interval and no p-value, because the algorithms' difference cannot be separated from
+    training randomness. `lowered` is by how much moderation lowered the variances over the seeds of
+    a and of b. `adjusted_p` is Holm's p-value over all pairs of the metric. The last five are NaN
+    unless named ahead: Holm's p-value over the contrasts of the metric, the margin, that of
+    equality within the margin, and how many seeds or problems an answer takes
+    (`analysis.stats.named_pairs`, `equivalence` and `power`).
+    """
+
+    a: str
+    b: str
+    metric: str
+    difference: Interval
+    improvement: float
+    seeds: int
+    problems: int
+    estimate: Estimate
+    lowered: tuple[float, float] = (0.0, 0.0)
+    adjusted_p: float = NAN
+    contrast_p: float = NAN
+    margin: float = NAN
+    equal_p: float = NAN
+    seeds_to_decide: float = NAN
+    problems_to_decide: float = NAN
+
+    @property
+    def separated(self) -> bool:
+        return self.adjusted_p < SIGNIFICANCE
+
+    @property
+    def answer(self) -> str:
+        """above | below | equal | not decided; of a separated pair never equal."""
+        if self.separated:
+            return "above" if self.difference.mean > 0 else "below"
+        return EQUAL if self.equal_p < SIGNIFICANCE else UNDECIDED
+
+    def reversed(self) -> PairedDifference:
+        """Return b - a."""
+        d = self.difference
+        return replace(
+            self,
+            a=self.b,
+            b=self.a,
+            difference=Interval(0 - d.mean, 0 - d.high, 0 - d.low),  # 0 - x is never -0.0
+            improvement=1 - self.improvement,
+            lowered=self.lowered[::-1],
+        )
+
+
+def paired_differences(
+    groups: Sequence[ScoredGroup], metrics: Iterable[str]
+) -> list[PairedDifference]:
+    """Return every two groups once, in order, for each metric; p-values adjusted per metric."""
+    differences = []
+    for metric in metrics:
+        family = _all_pairs(groups, metric)
+        adjusted = holm(p_values(family))
+        differences += [replace(d, adjusted_p=p) for d, p in zip(family, adjusted, strict=True)]
+    return differences
+
+
+def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDifference]:
+    """Return every two groups once; each is compared with all later ones in one array operation."""
+    labels = [group.label for group in groups]
+    values, weights = align_grids([group.grids.get(metric) for group in groups])
+    own, own_freedom = seed_spread(seed_means(values, weights).means)
+    variances, freedom = moderate(own, own_freedom)
+    lowered = np.nan_to_num(np.maximum(own - variances, 0.0)).tolist()
+    differences = []
+    for i, label in enumerate(labels[:-1]):
+        later = slice(i + 1, None)
+        common = (weights[i] > 0) & (weights[later] > 0)
+        means = seed_means(values[i], np.where(common, weights[i], 0.0))
+        later_means = seed_means(values[later], np.where(common, weights[later], 0.0))
+        improvements = probability_of_improvement(
+            np.where(common, values[i], NAN), np.where(common, values[later], NAN)
+        )
+        estimates = moderated_difference(
+            estimate(means - later_means),
+            (variances[i], freedom[i]),
+            (variances[later], freedom[later]),
+        )
+        pairs = _pairs_with(label, labels[later], metric, estimates, improvements, common)
+        both = zip(pairs, lowered[later], strict=True)
+        differences += [replace(pair, lowered=(lowered[i], other)) for pair, other in both]
+    return differences
+
+
+def _pairs_with(
+    label: str,
+    others: Sequence[str],
+    metric: str,
+    estimates: Estimate,
+    improvements: np.ndarray,
+    common: np.ndarray,
+) -> list[PairedDifference]:
+    """Return label - other for each other group.
+
+    `estimates` and `improvements` are (others,). `common` (others, seeds, problems) says where both
+    groups are measured.
+    """
+    half_width, bound = estimates.half_width(), metric_bounds(metric)[1]
+    low = np.maximum(estimates.mean - half_width, -bound)
+    high = np.minimum(estimates.mean + half_width, bound)
+    seeds, problems = common.any(axis=2).sum(axis=1), common.any(axis=1).sum(axis=1)
+    differences = []
+    for i, other in enumerate(others):
+        scalar = estimates.item(i)
+        ends = (float(low[i]), float(high[i])) if seeds[i] > 1 else (NAN, NAN)
+        differences.append(
+            PairedDifference(
+                a=label,
+                b=other,
+                metric=metric,
+                difference=Interval(float(scalar.mean), *ends),
+                improvement=float(improvements[i]),
+                seeds=int(seeds[i]),
+                problems=int(problems[i]),
+                estimate=scalar,
+            )
+        )
+    return differences
+
+
+def p_values(differences: Sequence[PairedDifference]) -> list[float]:
+    """Return the two-sided p-value of each difference against 0; NaN with fewer than two seeds."""
+    p = np.full(len(differences), NAN)
+    tested = [i for i, difference in enumerate(differences) if difference.seeds > 1]
+    if tested:
+        p[tested] = Estimate.stack([differences[i].estimate for i in tested]).p_value()
+    return p.tolist()
+
+
+def difference_table(differences: Sequence[PairedDifference]) -> pd.DataFrame:
+    """Return differences.csv: a row per ordered pair and metric; `difference` is a - b.
+
+    `p_contrasts` is there if pairs were named ahead, `answer_columns` if a margin was.
+    """
+    ordered = [one for pair in differences for one in (pair, pair.reversed())]
+    rows = []
+    for pair in ordered:
+        d = pair.difference
+        counts = (pair.improvement, pair.seeds, pair.problems)
+        rows.append((pair.a, pair.b, pair.metric, d.mean, d.low, d.high, *counts, pair.adjusted_p))
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    contrast_p = [pair.contrast_p for pair in ordered]
+    if any(p == p for p in contrast_p):
+        table["p_contrasts"] = contrast_p
+    return table.join(answer_columns(ordered))
+
+
+def answer_columns(differences: Sequence[PairedDifference]) -> pd.DataFrame:
+    """Return margin, p_equal, answer, seeds_to_decide, problems_to_decide; none without a margin.
+
+    A pair without a margin, of another metric than pass@k, has none of these.
+    """
+    if all(pair.margin != pair.margin for pair in differences):
+        return pd.DataFrame(index=range(len(differences)))
+    rows = []
+    for pair in differences:
+        decided = pair.answer != UNDECIDED
+        rows.append(
+            {
+                "margin": pair.margin,
+                "p_equal": pair.equal_p,
+                "answer": pair.answer if pair.margin == pair.margin else None,
+                "seeds_to_decide": NAN if decided else pair.seeds_to_decide,
+                "problems_to_decide": NAN if decided else pair.problems_to_decide,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+# Tiers in place of ranks: groups that the data do not separate share one.
+
+
+def tier_table(
+    groups: Sequence[ScoredGroup], differences: Sequence[PairedDifference]
+) -> pd.DataFrame:
+    """Return tiers.csv: label, metric, tier, best first; tier 1 has the greatest means.
+
+    A group on which the metric was not measured has no row.
+    """
+    rows = []
+    for metric in dict.fromkeys(difference.metric for difference in differences):
+        means = {
+            group.label: mean_score(group, metric) for group in groups if metric in group.grids
+        }
+        greater_first = (
+            pair if pair.difference.mean > 0 else pair.reversed()
+            for pair in differences
+            if pair.metric == metric
+        )
+        adjusted = {(pair.a, pair.b): pair.adjusted_p for pair in greater_first}
+        rows += [(label, metric, tier) for label, tier in tiers(means, adjusted).items()]
+    return pd.DataFrame(rows, columns=["label", "metric", "tier"])
+
+
+def mean_score(group: ScoredGroup, metric: str) -> float:
+    """Return a group's mean over seeds and problems; NaN where the metric was not measured."""
+    grid = group.grids.get(metric)
+    return NAN if grid is None else float(estimate(seed_means(grid.values, grid.weights)).mean)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the adjusted p-values of a family of tests, in order (Holm 1979, Scand. J. Stat. 6).
+
+    The probability that any adjusted p-value without a true difference is below 0.05 is at most
+    5 %. NaN, for a test that could not be made, stays NaN and counts in the family.
+    """
+    order = sorted(range(len(p_values)), key=lambda i: (p_values[i] != p_values[i], p_values[i]))
+    adjusted, least = list(p_values), 0.0
+    for rank, i in enumerate(order):
+        if p_values[i] == p_values[i]:
+            least = max(least, min(1.0, (len(p_values) - rank) * p_values[i]))
+            adjusted[i] = least
+    return adjusted
+
+
+def tiers(means: Mapping[str, float], p_values: Mapping[tuple[str, str], float]) -> dict[str, int]:
+    """Return label → tier, tier 1 with the greatest mean; labels without a mean have none.
+
+    `p_values` are adjusted and keyed by pairs (a, b) with a ahead where the two are compared. That
+    is not always the greater mean, if a mean rests on other problems. A tier ends where every group
+    above is separated from, and ahead of, every group below. If only A and C of A, B and C are
+    separated, all share one tier, because B is separated from neither neighbour.
+    """
+    order = sorted((x for x in means if means[x] == means[x]), key=lambda x: -means[x])
+    by_label: dict[str, int] = {}
+    tier = 1
+    for place, label in enumerate(order):
+        above, below = order[:place], order[place:]
+        if above and all(_is_ahead(p_values, a, b) for a in above for b in below):
+            tier += 1
+        by_label[label] = tier
+    return by_label
+
+
+def _is_ahead(p_values: Mapping[tuple[str, str], float], a: str, b: str) -> bool:
+    return p_values.get((a, b), NAN) < SIGNIFICANCE
+
+
+def equality_p_values(differences: Estimate, margin: Numbers) -> np.ndarray:
+    """Return the p-value of |difference| >= margin: the greater one of the two one-sided tests.
+
+    Below .05 where the 90 % interval lies inside (-margin, margin); NaN with one problem.
+    """
+    inside = margin - np.abs(differences.mean)  # distance to the nearer bound
+    two_sided = replace(differences, mean=inside).p_value()
+    return np.where(inside > 0, two_sided / 2, 1 - two_sided / 2)
+
+
+def with_equality(
+    differences: Sequence[PairedDifference], margin: float | None
+) -> list[PairedDifference]:
+    """Add p-values of equality, and what deciding takes, to the pass@k differences of a family.
+
+    Holm's correction is per metric. Other metrics, and everything without a margin, stay as they
+    are: a margin in shares of problems says nothing about edit distances.
+    """
+    if margin is None:
+        return list(differences)
+    added: dict[int, PairedDifference] = {}
+    for metric in dict.fromkeys(pair.metric for pair in differences):
+        places = [i for i, pair in enumerate(differences) if pair.metric == metric]
+        if metric.startswith("pass@"):
+            family = _family_with_equality([differences[i] for i in places], margin)
+            added |= dict(zip(places, family, strict=True))
+    return [added.get(i, pair) for i, pair in enumerate(differences)]
+
+
+def _family_with_equality(
+    family: Sequence[PairedDifference], margin: float
+) -> list[PairedDifference]:
+    """Add the equality of one metric's pairs."""
+    estimates = Estimate.stack([pair.estimate for pair in family])
+    tested = np.array([pair.seeds > 1 for pair in family])
+    p = np.where(tested, equality_p_values(estimates, margin), NAN)
+    needed = resources_to_decide(estimates, margin, len(family))
+    return [
+        replace(
+            pair,
+            margin=margin,
+            equal_p=adjusted,
+            seeds_to_decide=float(needed["seeds"][i]) if tested[i] else NAN,
+            problems_to_decide=float(needed["problems"][i]) if tested[i] else NAN,
+        )
+        for i, (pair, adjusted) in enumerate(zip(family, holm(p.tolist()), strict=True))
+    ]
+
+
+def letter_table(
+    groups: Sequence[ScoredGroup], differences: Sequence[PairedDifference]
+) -> pd.DataFrame:
+    """Return letters.csv: label, metric, mean, letters, best first in each metric.
+
+    A group on which the metric was not measured has no row. A metric without any test, as with one
+    seed, has none.
+    """
+    rows = []
+    for metric in dict.fromkeys(difference.metric for difference in differences):
+        pairs = [pair for pair in differences if pair.metric == metric]
+        if not any(pair.adjusted_p == pair.adjusted_p for pair in pairs):
+            continue
+        means = {g.label: mean_score(g, metric) for g in groups if metric in g.grids}
+        order = sorted((x for x in means if means[x] == means[x]), key=lambda x: -means[x])
+        shown = letters(order, [(pair.a, pair.b) for pair in pairs if pair.separated])
+        rows += [(label, metric, means[label], shown[label]) for label in order]
+    return pd.DataFrame(rows, columns=["label", "metric", "mean", "letters"])
+
+
+def letters(order: Sequence[str], separated: Collection[tuple[str, str]]) -> dict[str, str]:
+    """Return label → letters, "a" for the first of `order`; `separated` are pairs of labels.
+
+    Insert and absorb: all begin with one letter. A separated pair that shares a letter splits it in
+    two, one without each of the pair; a letter whose groups all share another one is dropped.
+    """
+    shared = [frozenset(order)]
+    for a, b in separated:
+        split: list[frozenset[str]] = []
+        for members in shared:
+            split += [members - {a}, members - {b}] if {a, b} <= members else [members]
+        distinct = list(dict.fromkeys(split))
+        shared = [one for one in distinct if not any(one < other for other in distinct)]
+    place = {label: i for i, label in enumerate(order)}
+    shared.sort(key=lambda members: sorted(place[label] for label in members))
+    names = dict(zip(shared, _names(len(shared)), strict=True))
+    return {label: "".join(names[m] for m in shared if label in m) for label in order}
+
+
+def _names(count: int) -> list[str]:
+    """Return a, b, … z, a2, b2, …"""
+    rounds = range(1, count // len(ascii_lowercase) + 2)
+    names = [letter + (str(n) if n > 1 else "") for n in rounds for letter in ascii_lowercase]
+    return names[:count]
+
+
+DRAWS = 100_000  # an adjusted p-value of .05 has a standard error of .0007
+SEED = 0
+MOST_CORRELATION = 0.5
+NOT_LENT = 0.5
+
+# Contrasts.
+
+
+@dataclass(frozen=True)
+class ContrastTest:
+    """A contrast on one metric: the difference a - b, tested against -margin (0 without one).
+
+    `p` is two-sided, and Holm's over the contrasts on this metric.
+    """
+
+    pair: PairedDifference
+    margin: float
+    p: float
+
+    @property
+    def answer(self) -> str:
+        """above | below | not decided, against -margin."""
+        if not self.p < SIGNIFICANCE:
+            return "not decided"
+        return "above" if self.pair.difference.mean > -self.margin else "below"
+
+
+def contrast_tests(
+    pairs: Sequence[PairedDifference], contrasts: Sequence[Contrast]
+) -> list[ContrastTest]:
+    """Return the contrasts whose groups are among the pairs, per metric.
+
+    A contrast without its groups, because an arm was not run, still counts in the family.
+    """
+    tested: list[ContrastTest] = []
+    for metric in dict.fromkeys(pair.metric for pair in pairs if contrasts):
+        known = {(d.a, d.b): d for p in pairs if p.metric == metric for d in (p, p.reversed())}
+        named: dict[tuple[str, str, float], None] = {}
+        for contrast in contrasts:
+            key = (contrast.a, contrast.b, contrast.margin)
+            same = key in named or (not contrast.margin and (contrast.b, contrast.a, 0.0) in named)
+            if contrast.metric in (None, metric) and not same:
+                named[key] = None
+        adjusted = holm([_p_value(known.get((a, b)), margin) for a, b, margin in named])
+        tested += [
+            ContrastTest(known[a, b], margin, p)
+            for (a, b, margin), p in zip(named, adjusted, strict=True)
+            if (a, b) in known
+        ]
+    return tested
+
+
+def _p_value(pair: PairedDifference | None, margin: float) -> float:
+    """Return the two-sided p-value of the difference against -margin."""
+    if pair is None:
+        return NAN
+    shifted = replace(pair.estimate, mean=pair.estimate.mean + margin)
+    return p_values([replace(pair, estimate=shifted)])[0]
+
+
+def with_contrasts(
+    pairs: Sequence[PairedDifference], tested: Sequence[ContrastTest]
+) -> list[PairedDifference]:
+    """Add `contrast_p` to the pairs that were named ahead to differ."""
+    if not tested:
+        return list(pairs)
+    found = {
+        (one.pair.metric, frozenset((one.pair.a, one.pair.b))): one.p
+        for one in tested
+        if not one.margin
+    }
+    return [
+        replace(pair, contrast_p=found.get((pair.metric, frozenset((pair.a, pair.b))), NAN))
+        for pair in pairs
+    ]
+
+
+def contrast_table(tested: Sequence[ContrastTest]) -> pd.DataFrame:
+    """Return contrasts.csv: a row per contrast and metric; `difference` is a - b."""
+    rows = [
+        {
+            "a": one.pair.a,
+            "b": one.pair.b,
+            "metric": one.pair.metric,
+            "margin": one.margin,
+            "difference": one.pair.difference.mean,
+            "low": one.pair.difference.low,
+            "high": one.pair.difference.high,
+            "p": one.p,
+            "answer": one.answer,
+            "seeds": one.pair.seeds,
+            "problems": one.pair.problems,
+        }
+        for one in tested
+    ]
+    return pd.DataFrame(rows)
+
+
+# A control.
+
+
+def control_differences(
+    pairs: Sequence[PairedDifference], control: str | None, margin: float | None = None
+) -> list[PairedDifference]:
+    """Return group - control for each other group and metric, from all pairs of the groups.
+
+    `adjusted_p` is Dunnett's over the comparisons with the control in the metric. `equal_p` is
+    Holm's over the same comparisons. Empty without a control, or if it is not among the groups.
+    """
+    differences = []
+    for metric in dict.fromkeys(pair.metric for pair in pairs if control in (pair.a, pair.b)):
+        of_metric = [pair for pair in pairs if pair.metric == metric]
+        family = [
+            pair if pair.b == control else pair.reversed()
+            for pair in of_metric
+            if control in (pair.a, pair.b)
+        ]
+        guarded = [
+            replace(pair, estimate=with_control(pair.estimate, pair.lowered[1])) for pair in family
+        ]
+        adjusted = step_down(p_values(guarded), correlation(guarded, of_metric))
+        differences += [replace(d, adjusted_p=p) for d, p in zip(family, adjusted, strict=True)]
+    return with_equality(differences, margin)
+
+
+def with_control(difference: Estimate, lowered: Numbers) -> Estimate:
+    """Return differences from a control with the variance and the freedom of their tests.
+
+    `lowered` is what moderation took from the control's variance over seeds.
+    """
+    own = np.maximum(difference.seeds - 1, 1)
+    lent = np.maximum(difference.seed_freedom - own, 0.0)
+    return replace(
+        difference,
+        seed_variance=difference.seed_variance + lowered / np.maximum(difference.seeds, 1),
+        seed_freedom=difference.seed_freedom - lent * NOT_LENT / own**2,
+    )
+
+
+def correlation(
+    against: Sequence[PairedDifference], pairs: Sequence[PairedDifference]
+) -> np.ndarray:
+    """Return the correlation of the differences `against` one control, from all pairs."""
+    labels = [one.a for one in against]
+    variance = {label: {label: 0.0} for pair in pairs for label in (pair.a, pair.b)}
+    for pair in pairs:
+        variance[pair.a][pair.b] = variance[pair.b][pair.a] = _tested_variance(pair)
+    between = np.array([[variance[x][y] for y in labels] for x in labels])
+    return correlation_of(np.array([_tested_variance(one) for one in against]), between)
+
+
+def _tested_variance(pair: PairedDifference) -> float:
+    tested = pair.estimate.tested()
+    return float(tested.seed_variance + tested.problem_variance) if pair.seeds > 1 else NAN
+
+
+def correlation_of(own: np.ndarray, between: np.ndarray) -> np.ndarray:
+    """Return the correlation from the variances to the control and between the groups.
+
+    `own` is (groups,), `between` and the result (groups, groups): Cov(x - c, y - c) =
+    (Var(x - c) + Var(y - c) - Var(x - y)) / 2. Unknown ones count as 0, which corrects more.
+    """
+    covariance = (own[:, None] + own - between) / 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = covariance / np.sqrt(own[:, None] * own)
+    found = np.where(np.isfinite(found), found.clip(-1, MOST_CORRELATION), 0.0)
+    np.fill_diagonal(found, 1.0)
+    return found
+
+
+def step_down(p: Sequence[float], correlation: np.ndarray) -> list[float]:
+    """Return adjusted p-values of comparisons whose correlation is (comparisons, comparisons).
+
+    The j-th least p-value is compared with the least one of those from the j-th on, under the null
+    hypothesis. No result is above Holm's. NaN, for a test that could not be made, stays NaN and
+    counts in the family.
+    """
+    from scipy.special import ndtri
+
+    values, count = np.asarray(p, dtype=float), len(p)
+    order = np.argsort(values)  # NaN is last
+    sizes = _null_sizes(correlation[np.ix_(order, order)])
+    greatest = np.maximum.accumulate(sizes[:, ::-1], axis=1)[:, ::-1]
+    reached = ((greatest >= -ndtri(values[order] / 2)).sum(axis=0) + 1) / (DRAWS + 1)
+    adjusted = np.empty(count)
+    adjusted[order] = np.maximum.accumulate(
+        np.minimum(reached, (count - np.arange(count)) * values[order])
+    )
+    return adjusted.tolist()
+
+
+def _null_sizes(correlation: np.ndarray) -> np.ndarray:
+    """Return (DRAWS, comparisons): |standard normal| differences without any true one."""
+    # Variances of pairs with other seeds or problems may fit no common distribution exactly.
+    sizes, directions = np.linalg.eigh(correlation)
+    root = directions * np.sqrt(np.maximum(sizes, 0.0))
+    root /= np.linalg.norm(root, axis=1, keepdims=True)
+    draws = np.random.default_rng(SEED).standard_normal((DRAWS, len(correlation)))
+    return np.abs(draws @ root.T)
+
+
+def control_table(differences: Sequence[PairedDifference]) -> pd.DataFrame:
+    """Return control.csv: a row per group and metric; `difference` is group - control."""
+    rows = [
+        {
+            "group": pair.a,
+            "control": pair.b,
+            "metric": pair.metric,
+            "difference": pair.difference.mean,
+            "low": pair.difference.low,
+            "high": pair.difference.high,
+            "p": pair.adjusted_p,
+            "seeds": pair.seeds,
+            "problems": pair.problems,
+        }
+        for pair in differences
+    ]
+    return pd.DataFrame(rows).join(answer_columns(differences))

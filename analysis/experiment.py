@@ -1,0 +1,195 @@
+"""One experiment: in memory with its runs, and as the section that the report shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis import budgets as curves
+from analysis.budgets import training_curve
+from analysis.caveats import caveats
+from analysis.comparisons import (
+    ContrastTest,
+    PairedDifference,
+    contrast_tests,
+    control_differences,
+    paired_differences,
+    with_contrasts,
+    with_equality,
+)
+from analysis.groups import Group, group_runs
+from analysis.metrics import further_metrics, reported_metrics
+from analysis.models import EvaluatedModel, common_ks, evaluated_models
+from analysis.normal_form import precompute_normal_forms
+from analysis.packed import PackedStudy
+from analysis.runs import Contrast, Run, RunError, contrasts_of, is_packed, load_run
+from analysis.saturation import CurveFit, curve_fits
+
+
+class Plan(NamedTuple):
+    """What was named before the runs were compared, beside the contrasts of their study."""
+
+    margin: float | None = None  # a difference in pass@k of at most this does not matter
+    control: str | None = None  # the label of the group that each other one is compared with
+
+
+NOTHING = Plan()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The runs of one `name`: their groups, the evaluated models, and notes for the reader.
+
+    `models` is empty if nothing was evaluated yet.
+    """
+
+    name: str
+    groups: list[Group]
+    ks: tuple[int, ...]
+    models: list[EvaluatedModel]
+    notes: list[str]
+    plan: Plan = NOTHING
+    named_contrasts: Sequence[Contrast] = ()
+
+    @cached_property
+    def pairs(self) -> list[PairedDifference]:
+        """The paired differences of the trained models, in every metric."""
+        metrics = (*reported_metrics(self.ks), *further_metrics(self.ks, self.temperatures))
+        pairs = paired_differences(self.trained, [metric.name for metric in metrics])
+        pairs = with_contrasts(pairs, contrast_tests(pairs, self.named_contrasts))
+        return with_equality(pairs, self.plan.margin)
+
+    @cached_property
+    def against_control(self) -> list[PairedDifference]:
+        """Each other group's difference from the control, in every metric; [] without a control."""
+        return control_differences(self.pairs, self.plan.control, self.plan.margin)
+
+    @cached_property
+    def contrasts(self) -> list[ContrastTest]:
+        """The contrasts named before the runs, in every metric."""
+        return contrast_tests(self.pairs, self.named_contrasts)
+
+    @cached_property
+    def fits(self) -> list[CurveFit]:
+        """The groups' curves over each budget, fitted or refused."""
+        return curve_fits(self.groups, self.ks)
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        """The further temperatures at which any model was evaluated."""
+        return tuple(sorted({t for model in self.models for t in model.temperatures}))
+
+    @cached_property
+    def reward_window(self) -> int:
+        """The number of steps over which rewards are averaged."""
+        return curves.smoothing_window(self.groups)
+
+    @cached_property
+    def rewards(self) -> pd.DataFrame:
+        """The training rewards, as returned by `analysis.stats.curves.reward_curve`."""
+        return curves.reward_curve(self.groups, self.reward_window)
+
+    @cached_property
+    def training(self) -> pd.DataFrame:
+        """training.csv, as returned by `analysis.stats.training_curves.training_curve`."""
+        return training_curve(self.groups, self.reward_window)
+
+    @property
+    def packed(self) -> bool:
+        """Whether the runs are those of a packed study, without samples and their programs."""
+        return any(run.packed for run in self.runs)
+
+    @property
+    def bases(self) -> list[EvaluatedModel]:
+        return [model for model in self.models if model.is_base]
+
+    @property
+    def trained(self) -> list[EvaluatedModel]:
+        return [model for model in self.models if not model.is_base]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for group in self.groups for run in (*group.runs, *group.repeats)]
+
+
+def build_experiment(name: str, runs: Sequence[Run], plan: Plan = NOTHING) -> Experiment:
+    """Group and score these runs as one experiment; labels name their differences."""
+    evals = (samples for run in runs for samples in (run.evals, *run.further_evals.values()))
+    accepted = (samples.loc[samples["verdict"] == "ACCEPTED", "program"] for samples in evals)
+    precompute_normal_forms(
+        program for programs in accepted for program in np.asarray(programs.unique(), object)
+    )
+    groups = group_runs(runs)
+    ks, notes = common_ks(runs)
+    models = evaluated_models(groups, ks)
+    notes = [*caveats(groups, models), *notes]
+    return Experiment(name, groups, ks, models, notes, plan, contrasts_of(runs))
+
+
+def read_experiment(
+    name: str, paths: Sequence[Path], plan: Plan = NOTHING, skip_damaged: bool = False
+) -> tuple[Experiment | None, list[str]]:
+    """Read one experiment, and a line per damaged run that was left out; None if all were.
+
+    `paths` are run folders, or one packed study, whose file completes the plan. Raises RunError for
+    a damaged run, unless these are to be skipped.
+    """
+    runs: list[Run] = []
+    skipped: list[str] = []
+    for path in paths:
+        try:
+            if is_packed(path):
+                study = PackedStudy(path)
+                runs += study.runs.values()
+                plan = _completed(plan, study)
+            else:
+                runs.append(load_run(path))
+        except RunError as error:
+            if not skip_damaged:
+                raise
+            skipped.append(f"Damaged and left out: {str(error).partition(';')[0]}.")
+    return build_experiment(name, runs, plan) if runs else None, skipped
+
+
+def _completed(plan: Plan, study: PackedStudy) -> Plan:
+    """Return the plan, with what the study named where the command names nothing."""
+    margin = study.margin if plan.margin is None else plan.margin
+    return Plan(margin, study.control if plan.control is None else plan.control)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """Short statements on one metric; the title is "" for statements on none."""
+
+    title: str
+    statements: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """Return the statements as plain text."""
+        if not self.title:
+            return list(self.statements)
+        return [f"{self.title}:", *(f"  {statement}" for statement in self.statements)]
+
+
+@dataclass(frozen=True)
+class Section:
+    """An experiment as the report shows it, without its runs."""
+
+    name: str
+    slug: str  # in a path and in a link
+    ks: tuple[int, ...]
+    temperatures: tuple[float, ...]  # further ones
+    headlines: list[Headline]
+    notes: list[str]
+    tables: dict[str, pd.DataFrame]  # by file name
+    context: dict[str, Any]  # of the page's template
+
+    @property
+    def results(self) -> pd.DataFrame:
+        return self.tables["table.csv"]

@@ -1,0 +1,280 @@
+"""Sort runs into groups that differ in nothing but their seed, and label the groups.
+
+Only such runs may be averaged. Any other difference in their configurations makes another group,
+and the label shows it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from analysis.runs import Run, arm_names
+
+Settings = dict[str, Any]  # dotted key → value
+
+# Keys that name, place, display or measure a run without changing what it learns.
+IGNORED_KEYS = frozenset(
+    (
+        *("seed", "output_dir", "name", "logger", "tuned", "eval.k", "eval.kl_samples"),
+        "eval.further_temperatures",  # the main evaluation is the same
+        *("runtime.overlap", "model.checkpoint_activations"),  # time and memory
+        *("train.keep_samples", "train.keep_best"),  # what a run folder keeps
+        *("train.keep_checkpoints", "train.checkpoint_every"),
+    )
+)
+RUN_SUFFIX = re.compile(r"-s\d+-\d{8}-\d{6}(-\d+)?$")  # of a run folder, after its algorithm
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs with the same settings, one per seed; `repeats` are further runs of the same seeds."""
+
+    label: str
+    settings: Settings
+    runs: tuple[Run, ...]
+    repeats: tuple[Run, ...] = ()
+
+    @property
+    def algo(self) -> str:
+        return self.runs[0].algo
+
+    @cached_property
+    def last_step(self) -> int:
+        """The latest step at which any run was evaluated; 0 if none was."""
+        return max((run.evaluated_steps[-1] for run in self.runs if run.evaluated_steps), default=0)
+
+    @cached_property
+    def complete(self) -> tuple[Run, ...]:
+        """The runs evaluated at `last_step`, which the final numbers average."""
+        return tuple(run for run in self.runs if self.last_step in run.evaluated_steps)
+
+
+def flatten(config: dict[str, Any], prefix: str = "") -> Settings:
+    """Flatten a nested mapping to {"train.learning_rate": 3e-4, …}; lists stay values."""
+    flat: Settings = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def settings_of(run: Run) -> Settings:
+    """Return the settings that determine a run's results, plus the hash of its data.
+
+    Keys in IGNORED_KEYS are dropped, and so are paths inside the run's own output folder. Of the
+    runs whose samples it replays, experiment and algorithm stay; seed and time do not.
+    """
+    home = str(run.config.get("output_dir") or run.path)
+    settings = {
+        key: value
+        for key, value in flatten(run.config).items()
+        if not IGNORED_KEYS & {key, key.split(".")[0]}
+        and not (isinstance(value, str) and value.startswith((home + "/", str(run.path))))
+    }
+    if source_runs := settings.get("replay.from_runs"):
+        settings["replay.from_runs"] = [experiment_and_algo(Path(run)) for run in source_runs]
+    return settings | {"data_hash": run.info.get("data_hash")}
+
+
+def experiment_and_algo(folder: Path) -> str:
+    """Return a run folder's name without seed and time: experiment/algorithm."""
+    return f"{folder.parent.name}/{RUN_SUFFIX.sub('', folder.name)}"
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """Group runs by settings: groups sorted by label, the runs in each by seed.
+
+    Groups that are the arms of a study are labelled with the arms' names.
+    """
+    # A run that stopped before it read its data joins the runs whose other settings are the same.
+    key_without_hash = {
+        _settings_key(run, ignored="data_hash"): _settings_key(run)
+        for run in runs
+        if _data_hash(run)
+    }
+    by_settings: dict[str, list[Run]] = {}
+    for run in runs:
+        key = _settings_key(run)
+        if not _data_hash(run):
+            key = key_without_hash.get(_settings_key(run, ignored="data_hash"), key)
+        by_settings.setdefault(key, []).append(run)
+    for members in by_settings.values():
+        members.sort(key=lambda run: _data_hash(run) is None)
+    groups = [_one_per_seed(settings_of(members[0]), members) for members in by_settings.values()]
+    for algo in {group.algo for group in groups}:
+        places = [i for i, group in enumerate(groups) if group.algo == algo]
+        labels = _labels(algo, [groups[i] for i in places])
+        for i, label in zip(places, labels, strict=True):
+            groups[i] = replace(groups[i], label=label)
+    if arms := arm_names([group.runs for group in groups]):
+        groups = [replace(group, label=arm) for group, arm in zip(groups, arms, strict=True)]
+    return sorted(groups, key=lambda group: natural_sort_key(group.label))
+
+
+def _labels(algo: str, groups: Sequence[Group]) -> list[str]:
+    """Label an algorithm's groups; one without any evaluation changes no label of the others."""
+    labels = distinct_labels(algo, [group.settings for group in groups])
+    shown = [i for i, group in enumerate(groups) if any(run.evaluated_steps for run in group.runs)]
+    if len(shown) in (0, len(groups)):
+        return labels
+    among_shown = distinct_labels(algo, [groups[i].settings for i in shown])
+    for i, label in zip(shown, among_shown, strict=True):
+        labels[i] = label
+    return [
+        f"{label} (no evaluation)" if i not in shown and label in among_shown else label
+        for i, label in enumerate(labels)
+    ]
+
+
+def _data_hash(run: Run) -> str | None:
+    return run.info.get("data_hash")
+
+
+def _settings_key(run: Run, ignored: str | None = None) -> str:
+    settings = {k: canonical_json(v) for k, v in settings_of(run).items() if k != ignored}
+    return json.dumps([run.algo, settings], sort_keys=True)
+
+
+def _one_per_seed(settings: Settings, runs: Sequence[Run]) -> Group:
+    """Keep the run of each seed that got furthest; of equals, the latest."""
+
+    def progress(run: Run) -> tuple[int, bool, str]:
+        last = run.evaluated_steps[-1] if run.evaluated_steps else -1
+        return last, run.status == "finished", str(run.info.get("started") or "")
+
+    best: dict[Any, Run] = {}
+    for run in sorted(runs, key=progress):
+        best[run.seed] = run
+    chosen = sorted(best.values(), key=lambda run: (str(type(run.seed)), run.seed))
+    return Group("", settings, tuple(chosen), tuple(run for run in runs if run not in chosen))
+
+
+# Labels for variants of one thing, made of the settings in which they differ.
+
+IN_TWO_SECTIONS = ("turns",)  # which say different things: trained in, and evaluated in
+LONGEST = 48  # characters of a label that still names every difference
+LONGEST_VALUE = 24
+# Sections whose settings say most about a variant, in the order in which a label names them.
+LABEL_SECTIONS = ("algo", "train", "task", "model", "eval", "steps")
+MACHINE_KEYS = ("micro_batch", "micro_tokens", "threads", "device", "dtype")
+OFF_VALUES: tuple[Any, ...] = (None, False, 0, "none", "", [], {})
+
+
+def distinct_labels(name: str, variants: Sequence[Settings]) -> list[str]:
+    """Return a distinct label `name key=value …` for each variant of `name`.
+
+    A label names all keys in which the variants differ, by their last part where it is unique. If
+    that makes a label longer than LONGEST, labels name the fewest keys that separate the variants
+    and cut long values. Keys that are off in some variant come first then, before mere amounts,
+    which may only be tuned. A key that a variant lacks is not in its label.
+    """
+    keys = sorted(differing_keys(variants), key=_label_order)
+    labels = [_label(name, variant, keys) for variant in variants]
+    if all(len(label) <= LONGEST for label in labels) and len(set(labels)) == len(labels):
+        return labels
+    keys = sorted(keys, key=lambda key: (_is_minor(key), not _is_off_somewhere(variants, key)))
+    keys = _fewest_separating(variants, keys)
+    labels = [_label(name, variant, keys, LONGEST_VALUE) for variant in variants]
+    return [
+        label if labels.count(label) == 1 else f"{label} #{labels[: i + 1].count(label)}"
+        for i, label in enumerate(labels)
+    ]
+
+
+def _label(name: str, variant: Settings, keys: Sequence[str], longest: int | None = None) -> str:
+    last_parts = {key: key.rpartition(".")[2] for key in keys}
+    all_parts = list(last_parts.values())
+    names = {
+        key: part if all_parts.count(part) == 1 and part not in IN_TWO_SECTIONS else key
+        for key, part in last_parts.items()
+    }
+    settings = [
+        f"{names[key]}={cut(as_text(variant[key]), longest)}" for key in keys if key in variant
+    ]
+    return " ".join([name, *settings])
+
+
+def cut(text: str, longest: int | None) -> str:
+    """Shorten a text: keep the end of a path, the beginning of anything else."""
+    if longest is None or len(text) <= longest:
+        return text
+    return f"…{text[1 - longest :]}" if "/" in text else f"{text[: longest - 1]}…"
+
+
+def _label_order(key: str) -> tuple[int, str]:
+    """Sort what is trained, and how, before where it ran."""
+    section = key.partition(".")[0]
+    return len(LABEL_SECTIONS) if _is_minor(key) else LABEL_SECTIONS.index(section), key
+
+
+def _is_minor(key: str) -> bool:
+    section, _, last_part = key.partition(".")
+    return last_part in MACHINE_KEYS or section not in LABEL_SECTIONS
+
+
+def _is_off_somewhere(variants: Sequence[Settings], key: str) -> bool:
+    return any(key in variant and variant[key] in OFF_VALUES for variant in variants)
+
+
+def _fewest_separating(variants: Sequence[Settings], keys: Sequence[str]) -> list[str]:
+    """Return the first of `keys` that separate the variants, without redundant ones."""
+
+    def separated(chosen: Sequence[str]) -> int:
+        return len({tuple(_canonical_value(v, key) for key in chosen) for v in variants})
+
+    chosen: list[str] = []
+    for key in keys:
+        if separated([*chosen, key]) > separated(chosen):
+            chosen.append(key)
+    for key in reversed(chosen):
+        others = [other for other in chosen if other != key]
+        if separated(others) == separated(chosen):
+            chosen = others
+    return chosen
+
+
+def differing_keys(variants: Sequence[Settings]) -> list[str]:
+    """Return, sorted, the keys whose values are not the same in all; absence counts as a value."""
+    keys = sorted({key for variant in variants for key in variant})
+    return [key for key in keys if len({_canonical_value(v, key) for v in variants}) > 1]
+
+
+def _canonical_value(variant: Settings, key: str) -> str | None:
+    return canonical_json(variant[key]) if key in variant else None
+
+
+def natural_sort_key(label: str) -> list[tuple[float, str]]:
+    """Return a sort key by which 5 comes before 20."""
+    parts = re.split(r"((?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?)", label)
+    return [(float(part), "") if i % 2 else (0.0, part) for i, part in enumerate(parts)]
+
+
+def canonical_json(value: Any) -> str:
+    """Return a text that is equal for equal settings: 1 equals 1.0, but not true."""
+    return json.dumps(float(value) if type(value) is int else value, sort_keys=True, default=str)
+
+
+def as_text(value: Any) -> str:
+    """Return a value from config.yaml or run.json as one would type or say it."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {as_text(inner)}" for key, inner in value.items()) or "none"
+    if isinstance(value, list):
+        return f"[{','.join(map(as_text, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def join_names(names: Iterable[str], most: int = 6) -> str:
+    """Return "a, b and c"; beyond `most`, only the number of the others."""
+    names = list(names)
+    shown = names[:most] + ([f"{len(names) - most} more"] if len(names) > most else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,258 @@
+"""The evaluated models of a comparison: the base models, and each group at its last evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+
+from analysis.groups import (
+    Group,
+    Settings,
+    canonical_json,
+    distinct_labels,
+    flatten,
+    join_names,
+    natural_sort_key,
+    settings_of,
+)
+from analysis.metrics import at_temperature
+from analysis.packed import counted
+from analysis.pass_at_k import KS
+from analysis.runs import Run
+from analysis.scores import (
+    ProblemScores,
+    ScoreGrid,
+    counts_at_step,
+    scores_at_temperatures,
+    stack_seeds,
+    verdict_counts,
+)
+
+# Sections that determine a base model's evaluation: its model, problems, sampling and judge …
+BASE_SECTIONS = ("model", "task", "eval", "judge", "data_hash")
+# … and the keys among them that do not affect the evaluation at step 0.
+NOT_OF_BASE = ("eval.every", "eval.final", "task.reward", "model.adapter")  # a new one adds 0
+
+
+class ScoredGroup(Protocol):
+    """A group to compare: its label, the seeds of its runs, and metric → scores."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def seeds(self) -> tuple[int | None, ...]: ...
+
+    @property
+    def grids(self) -> Mapping[str, ScoreGrid]: ...
+
+
+@dataclass(frozen=True)
+class EvaluatedModel:
+    """A row of the result table: a base model, or a group at its last evaluation.
+
+    `scores` has `analysis.metrics.scores.scores` of each run; of a packed one, those that follow
+    from counts.
+    """
+
+    label: str
+    step: int
+    runs: tuple[Run, ...]
+    ks: tuple[int, ...]
+    scores: list[dict[str, ProblemScores]] = field(compare=False)
+
+    @property
+    def is_base(self) -> bool:
+        return self.step == 0
+
+    @property
+    def seeds(self) -> tuple[int | None, ...]:
+        return tuple(run.seed for run in self.runs)
+
+    @cached_property
+    def grids(self) -> dict[str, ScoreGrid]:
+        """Metric → its scores (seeds, problems)."""
+        return stack_seeds(self.seeds, self.scores)
+
+    def problems_defined(self, metric: str) -> list[int]:
+        """Return the number of problems on which the metric is defined, for each run."""
+        return [len(s[metric].values) if metric in s else 0 for s in self.scores]
+
+    @cached_property
+    def counts(self) -> list[pd.DataFrame]:
+        """`analysis.metrics.scores.verdict_counts` of each run."""
+        return [counts_at_step(run, self.step) for run in self.runs]
+
+    def counts_of(self, metric: str) -> list[pd.DataFrame]:
+        """Return `counts` at the temperature of a metric; empty for a run without it."""
+        for temperature in self.temperatures:
+            if metric.endswith(at_temperature("", temperature)):
+                further = zip(self.further_samples, self.samples, strict=True)
+                return [verdict_counts(own.get(temperature, main[:0])) for own, main in further]
+        return self.counts
+
+    @cached_property
+    def sample_counts(self) -> list[int]:
+        """The most samples of a problem, for each run."""
+        return [samples_per_problem(samples) for samples in self.samples]
+
+    @cached_property
+    def samples(self) -> list[pd.DataFrame]:
+        """The samples of the evaluation, one frame per run."""
+        return [run.evaluation(self.step) for run in self.runs]
+
+    @cached_property
+    def further_samples(self) -> list[dict[float, pd.DataFrame]]:
+        """Further temperature → the samples of the evaluation, one mapping per run."""
+        return [run.further_evaluations(self.step) for run in self.runs]
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        """The further temperatures at which any of the runs was evaluated."""
+        return tuple(sorted({t for by_temperature in self.further_samples for t in by_temperature}))
+
+
+def common_problems(models: Sequence[EvaluatedModel], metric: str) -> frozenset[str]:
+    """Return the problems on which the metric is defined for all trained models, in some seed."""
+    grids = [model.grids.get(metric) for model in models if not model.is_base]
+    defined = [
+        {grid.problems[column] for column in np.flatnonzero(grid.weights.sum(axis=0))}
+        if grid
+        else set[str]()
+        for grid in grids
+    ]
+    return frozenset(set.intersection(*defined)) if defined else frozenset()
+
+
+class _Evaluation(NamedTuple):
+    """A model whose scores are not yet computed."""
+
+    label: str
+    step: int
+    runs: tuple[Run, ...]
+
+
+def evaluated_models(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[EvaluatedModel]:
+    """Return the base models, then each group at its last evaluation after training.
+
+    There is one base for each model, task, evaluation and judge.
+    """
+    trained = [_Evaluation(g.label, g.last_step, g.complete) for g in groups if g.last_step > 0]
+    return _score([*_base_evaluations(groups), *trained], ks)
+
+
+def base_models(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[EvaluatedModel]:
+    """Return the models at step 0; runs that share a base and a seed share its samples too."""
+    return _score(_base_evaluations(groups), ks)
+
+
+def _score(evaluations: Sequence[_Evaluation], ks: Sequence[int]) -> list[EvaluatedModel]:
+    runs = [(run, e.step) for e in evaluations for run in e.runs]
+    samples = [run.evaluation(step) for run, step in runs]
+    further = [run.further_evaluations(step) for run, step in runs]
+    by_run = zip(runs, scores_at_temperatures(samples, further, ks), strict=True)
+    scores = iter([counted(found) if run.packed else found for (run, _), found in by_run])
+    return [
+        EvaluatedModel(e.label, e.step, e.runs, tuple(ks), list(islice(scores, len(e.runs))))
+        for e in evaluations
+    ]
+
+
+def _base_evaluations(groups: Sequence[Group]) -> list[_Evaluation]:
+    bases: dict[str, tuple[Settings, dict[int | None, Run]]] = {}
+    for run in (run for group in groups for run in group.runs if 0 in run.evaluated_steps):
+        settings = base_settings(run)
+        key = canonical_json({name: canonical_json(value) for name, value in settings.items()})
+        by_seed = bases.setdefault(key, (settings, {}))[1]
+        known = by_seed.get(run.seed)
+        # Of runs that share a base's samples, one with all further temperatures stands for them.
+        if not known or len(known.further_evaluations(0)) <= len(run.further_evaluations(0)):
+            by_seed[run.seed] = run
+    variants = _without_redundant_paths([settings for settings, _ in bases.values()])
+    names = [{"model.name": settings.get("model.name")} for settings in variants]
+    if len({str(name) for name in names}) == len(names):
+        variants = names  # they say most, and other keys differ with them
+    labels = distinct_labels("base", variants)
+    evaluations = [
+        _Evaluation(label, 0, tuple(by_seed.values()))
+        for label, (_, by_seed) in zip(labels, bases.values(), strict=True)
+    ]
+    return sorted(evaluations, key=lambda evaluation: natural_sort_key(evaluation.label))
+
+
+def _without_redundant_paths(variants: Sequence[Settings]) -> Sequence[Settings]:
+    """Drop `model.path` if the other keys of `model` separate all models."""
+
+    def distinct_models(ignored: str = "") -> int:
+        return len(
+            {
+                canonical_json(
+                    [
+                        (key, canonical_json(value))
+                        for key, value in settings.items()
+                        if key.startswith("model.") and key != ignored
+                    ]
+                )
+                for settings in variants
+            }
+        )
+
+    if distinct_models(ignored="model.path") < distinct_models():
+        return variants
+    return [{k: v for k, v in settings.items() if k != "model.path"} for settings in variants]
+
+
+def base_settings(run: Run) -> Settings:
+    """Return the settings, other than the seed, that determine the evaluation at step 0."""
+    configured = {
+        key: value
+        for key, value in settings_of(run).items()
+        if key.split(".")[0] in BASE_SECTIONS and not key.startswith(NOT_OF_BASE)
+    }
+    judge = {key: run.info.get(key) for key in ("judge_version", "sandbox")}
+    # A run whose evaluations alone have turns shares its base with one that trains with them.
+    turns = configured.pop("task.turns", None)
+    if turns is not None or configured.get("eval.turns") is not None:
+        configured["eval.turns"] = configured.get("eval.turns") or turns
+    return configured | flatten(judge)
+
+
+def common_ks(runs: Sequence[Run]) -> tuple[tuple[int, ...], list[str]]:
+    """Return the k of pass@k that all runs have in `eval.k` and enough samples for, and notes.
+
+    A note explains each k that is left out. Without a common k, the result is k = 1.
+    """
+    runs = [run for run in runs if len(run.evals)]
+    configured = {run: set(run.ks) for run in runs}
+    estimable = {
+        run: {k for k in configured[run] if k <= samples_per_problem(run.evals)} for run in runs
+    }
+    notes = []
+    for k in sorted(set().union(*configured.values())):
+        short = [run for run in runs if k in configured[run] - estimable[run]]
+        if short:
+            most = max(samples_per_problem(run.evals) for run in short)
+            notes.append(
+                f"pass@{k} is left out: {join_names([run.name for run in short])} asked for it "
+                f"(eval.k) with only {most} samples per problem."
+            )
+    common = set.intersection(*estimable.values()) if estimable else set()
+    unshared = sorted(set().union(*estimable.values()) - common)
+    if unshared:
+        names = join_names([f"pass@{k}" for k in unshared])
+        are = "is" if len(unshared) == 1 else "are"
+        notes.append(f"The runs differ in eval.k; {names} {are} not in all of them and left out.")
+    return tuple(sorted(common)) or (1,), notes
+
+
+def samples_per_problem(samples: pd.DataFrame) -> int:
+    """Return the most samples that a problem has in one evaluation."""
+    problem, _ = pd.factorize(samples["problem"])
+    step, steps = pd.factorize(samples["step"])
+    return int(np.bincount(problem * len(steps) + step).max())

@@ -1,0 +1,368 @@
+"""From evaluation samples to scores: a value and a weight per problem, for each metric.
+
+The reported number is the weighted mean over problems (`analysis.metrics.definitions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.compute import memoize, parallel_map
+from analysis.metrics import (
+    DISTINCT,
+    DISTINCT_ACCEPTED,
+    DRAWN,
+    at_temperature,
+    distinct_accepted,
+    distinct_n,
+    distinct_ratio,
+    distinct_share,
+    mean_edit_distance,
+)
+from analysis.normal_form import normal_form
+from analysis.pass_at_k import KS, pass_at_k
+from analysis.runs import Run
+
+MIN_PARALLEL = 20_000  # samples from which worker processes pay
+
+
+@dataclass(frozen=True)
+class ProblemScores:
+    """One metric of one run: values and weights (problems,); `problems` are sorted."""
+
+    problems: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+
+    def mean(self) -> float:
+        """Return the weighted mean over problems."""
+        return float(np.average(self.values, weights=self.weights))
+
+
+@dataclass(frozen=True)
+class ScoreGrid:
+    """One metric of a group: values and weights (seeds, problems), weight 0 where undefined.
+
+    `problems` are sorted. The rows may also be evaluation steps in place of seeds.
+    """
+
+    seeds: tuple[Hashable, ...]
+    problems: tuple[str, ...]
+    values: np.ndarray
+    weights: np.ndarray
+
+    def measured(self) -> np.ndarray:
+        """Return the values, NaN where undefined."""
+        return np.where(self.weights > 0, self.values, np.nan)
+
+    def row(self, index: int) -> ProblemScores:
+        """Return one seed's scores on the problems for which the metric is defined."""
+        defined = self.weights[index] > 0
+        problems = np.array(self.problems, dtype=object)[defined]
+        return ProblemScores(problems, self.values[index][defined], self.weights[index][defined])
+
+    def restrict(self, problems: Collection[str]) -> ScoreGrid:
+        """Return the grid on those of its problems that are among these."""
+        columns = [i for i, problem in enumerate(self.problems) if problem in problems]
+        names = tuple(self.problems[i] for i in columns)
+        return ScoreGrid(self.seeds, names, self.values[:, columns], self.weights[:, columns])
+
+
+# Judged and accepted samples, and pass@k.
+
+
+def judged_samples(samples: pd.DataFrame) -> pd.DataFrame:
+    """Return the samples with a verdict; INFRA_ERROR does not count in the denominator."""
+    failed = samples["verdict"] == "INFRA_ERROR"
+    return samples[~failed] if failed.any() else samples
+
+
+def verdict_counts(samples: pd.DataFrame) -> pd.DataFrame:
+    """Return for each problem n, its judged samples, and c, its accepted samples."""
+    samples = judged_samples(samples)
+    codes, problems = pd.factorize(samples["problem"], sort=True)
+    accepted = codes[(samples["verdict"] == "ACCEPTED").to_numpy(bool)]
+    columns = {"n": np.bincount(codes), "c": np.bincount(accepted, minlength=len(problems))}
+    return pd.DataFrame(columns, index=pd.Index(problems, name="problem"))
+
+
+@memoize
+def counts_at_step(run: Run, step: int) -> pd.DataFrame:
+    """Return `verdict_counts` of one evaluation of a run."""
+    return verdict_counts(run.evaluation(step))
+
+
+def accepted_share(run: Run, step: int) -> float:
+    """Return pass@1 at a step: accepted samples / judged ones, mean over problems, or NaN."""
+    counts = counts_at_step(run, step)
+    return float((counts["c"] / counts["n"]).mean())
+
+
+def pass_values(n: np.ndarray, c: np.ndarray, k: int) -> np.ndarray:
+    """Return pass@k of each problem with c of n samples accepted; NaN if n < k."""
+    pairs = zip(n.ravel().tolist(), c.ravel().tolist(), strict=True)
+    values = [pass_at_k(n, c, k) if k <= n else np.nan for n, c in pairs]
+    return np.array(values, float).reshape(n.shape)
+
+
+def pass_scores(counts: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, ProblemScores]:
+    """Return pass@k from `verdict_counts`, on the problems with at least k judged samples."""
+    n, c = (counts[name].to_numpy() for name in ("n", "c"))
+    problems, scores = counts.index.to_numpy(object), {}
+    for k in ks:
+        values = pass_values(n, c, k)
+        if (defined := ~np.isnan(values)).any():
+            ones = np.ones(defined.sum())
+            scores[f"pass@{k}"] = ProblemScores(problems[defined], values[defined], ones)
+    return scores
+
+
+# Diversity, problem by problem.
+
+
+class ProblemPrograms(NamedTuple):
+    """The judged programs of one problem in one evaluation, and the forms of accepted ones."""
+
+    programs: list[str]
+    accepted_forms: list[str]
+
+
+Diversity = dict[str, tuple[float, float]]  # metric → value and weight, of one problem
+
+
+def _programs_by_problem(judged: pd.DataFrame, texts: dict[str, str]) -> dict[str, ProblemPrograms]:
+    """Return problem → its programs and forms, problems sorted; `texts` shares equal strings.
+
+    Accepted programs that this Python cannot parse do not count in the metrics of accepted ones.
+    """
+    accepted = _group_programs(judged[judged["verdict"] == "ACCEPTED"], texts)
+    forms = {
+        problem: [form for program in programs if (form := normal_form(program)) is not None]
+        for problem, programs in accepted.items()
+    }
+    return {
+        problem: ProblemPrograms(programs, forms.get(problem, []))
+        for problem, programs in _group_programs(judged, texts).items()
+    }
+
+
+def _group_programs(samples: pd.DataFrame, texts: dict[str, str]) -> dict[str, list[str]]:
+    """Return problem → its programs in order, problems sorted."""
+    grouped: dict[str, list[str]] = {}
+    columns = (samples[name].to_numpy(object) for name in ("problem", "program"))
+    for problem, program in zip(*columns, strict=True):  # a series would convert item by item
+        grouped.setdefault(problem, []).append(texts.setdefault(program, program))
+    return dict(sorted(grouped.items()))
+
+
+def _diversity(problem: ProblemPrograms, ks: Sequence[int]) -> Diversity:
+    """Return the diversity metrics other than entropy, where they are defined."""
+    programs, forms = problem
+    n = len(programs)
+    values: Diversity = {
+        f"{DISTINCT_ACCEPTED}{k}": (distinct_accepted(forms, n, k), 1) for k in ks if 1 < k <= n
+    }
+    if len(forms) >= DRAWN:
+        values[DISTINCT] = distinct_share(forms, DRAWN), 1
+    if forms:
+        values["distinct_ratio"] = distinct_ratio(forms), len(forms)
+    if len(forms) >= 2:
+        values["edit_distance"] = mean_edit_distance(forms), 1
+    if (share := distinct_n(programs, 2)) is not None:
+        values["distinct_2"] = share, 1
+    return values
+
+
+def _diversities(ks: Sequence[int], problems: list[ProblemPrograms]) -> list[Diversity]:
+    return [_diversity(problem, ks) for problem in problems]
+
+
+def _diversity_scores(
+    evaluations: Sequence[pd.DataFrame], ks: Sequence[int]
+) -> list[dict[str, ProblemScores]]:
+    """Return the diversity metrics of each evaluation, on the problems where each is defined.
+
+    Many programs are measured on all cores. All of a problem's programs go to the same core,
+    because runs write the same programs for it.
+    """
+    judged = [judged_samples(samples) for samples in evaluations]
+    texts: dict[str, str] = {}
+    by_evaluation = [_programs_by_problem(samples, texts) for samples in judged]
+    jobs: dict[str, list[ProblemPrograms]] = {}
+    for by_problem in by_evaluation:
+        for problem, programs in by_problem.items():
+            jobs.setdefault(problem, []).append(programs)
+    parallel = sum(map(len, judged)) >= MIN_PARALLEL
+    results = parallel_map(partial(_diversities, tuple(ks)), list(jobs.values()), parallel)
+    next_values = {problem: iter(values) for problem, values in zip(jobs, results, strict=True)}
+    return [
+        _by_metric({problem: next(next_values[problem]) for problem in by_problem})
+        | _entropy_scores(samples)
+        for by_problem, samples in zip(by_evaluation, judged, strict=True)
+    ]
+
+
+def _by_metric(by_problem: Mapping[str, Diversity]) -> dict[str, ProblemScores]:
+    """Return metric → its scores on the problems that have it."""
+    by_metric: dict[str, dict[str, tuple[float, float]]] = {}
+    for problem, metrics in by_problem.items():
+        for metric, value_and_weight in metrics.items():
+            by_metric.setdefault(metric, {})[problem] = value_and_weight
+    return {metric: _problem_scores(rows) for metric, rows in by_metric.items()}
+
+
+def _problem_scores(rows: Mapping[str, tuple[float, float]]) -> ProblemScores:
+    values, weights = np.array(list(rows.values()), float).T
+    return ProblemScores(np.array(list(rows), object), values, weights)
+
+
+def _entropy_scores(judged: pd.DataFrame) -> dict[str, ProblemScores]:
+    """Return token_entropy, with samples weighted by their tokens; nothing if not recorded."""
+    if "entropy" not in judged:
+        return {}
+    judged = judged[judged["entropy"].notna() & (judged["tokens"] > 0)]
+    codes, problems = pd.factorize(judged["problem"], sort=True)
+    tokens = judged["tokens"].to_numpy(float)
+    nats = np.bincount(codes, judged["entropy"].to_numpy(float) * tokens)
+    weights = np.bincount(codes, tokens)
+    scores = ProblemScores(np.asarray(problems, object), nats / weights, weights)
+    return {"token_entropy": scores} if len(judged) else {}
+
+
+# All metrics of an evaluation, and the cheap ones of all evaluations of a run.
+
+
+def scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, ProblemScores]:
+    """Return those of `reported_metrics(ks)` that one evaluation has, by name."""
+    return scores_of_each([samples], ks)[0]
+
+
+def scores_of_each(
+    evaluations: Sequence[pd.DataFrame], ks: Sequence[int] = KS
+) -> list[dict[str, ProblemScores]]:
+    """Return `scores` of several evaluations, shared out over the cores."""
+    passed = (pass_scores(verdict_counts(samples), ks) for samples in evaluations)
+    return [a | b for a, b in zip(passed, _diversity_scores(evaluations, ks), strict=True)]
+
+
+def scores_at_temperatures(
+    evaluations: Sequence[pd.DataFrame],
+    further: Sequence[Mapping[float, pd.DataFrame]],
+    ks: Sequence[int] = KS,
+) -> list[dict[str, ProblemScores]]:
+    """Return `scores_of_each`, with those at further temperatures under `at_temperature` names.
+
+    `further` has temperature → samples for each of the evaluations.
+    """
+    others = [samples for by_temperature in further for samples in by_temperature.values()]
+    every = scores_of_each([*evaluations, *others], ks)
+    results, of_others = every[: len(evaluations)], iter(every[len(evaluations) :])
+    for result, by_temperature in zip(results, further, strict=True):
+        for temperature in by_temperature:
+            for name, score in next(of_others).items():
+                result[at_temperature(name, temperature)] = score
+    return results
+
+
+@memoize
+def scores_by_step(run: Run, ks: tuple[int, ...]) -> dict[str, ScoreGrid]:
+    """Return pass@1, pass@k and DISTINCT of all evaluations of a run (steps, problems).
+
+    Equal to `scores`, but computed in one pass over the run's samples, without slower metrics.
+    """
+    steps, judged = run.evaluated_steps, judged_samples(run.evals)
+    columns, problems = pd.factorize(judged["problem"], sort=True)
+    shape = len(steps), len(problems)
+    cells = np.searchsorted(steps, judged["step"].to_numpy()) * len(problems) + columns
+    accepted = (judged["verdict"] == "ACCEPTED").to_numpy(bool)
+    size = shape[0] * shape[1]
+    n, c = (np.bincount(indices, minlength=size) for indices in (cells, cells[accepted]))
+    by_metric = {f"pass@{k}": pass_values(n, c, k) for k in sorted({1, *ks})}
+    programs = judged["program"].to_numpy(object)[accepted]
+    by_metric[DISTINCT] = _distinct_shares(cells[accepted], programs, len(n))
+    grids = {}
+    for metric, flat in by_metric.items():
+        values = flat.reshape(shape)
+        if not (missing := np.isnan(values)).all():
+            weights = (~missing) * 1.0
+            grids[metric] = ScoreGrid(tuple(steps), tuple(problems), np.nan_to_num(values), weights)
+    return grids
+
+
+def _distinct_shares(cells: np.ndarray, programs: np.ndarray, size: int) -> np.ndarray:
+    """Return `distinct_share` of DRAWN for each of `size` cells.
+
+    `cells` and `programs` have an entry per accepted sample. NaN where fewer than DRAWN programs
+    of a cell can be parsed.
+    """
+    number_of: dict[str, int] = {}
+    numbers = [
+        -1 if (form := normal_form(program)) is None else number_of.setdefault(form, len(number_of))
+        for program in programs
+    ]
+    forms = np.array(numbers, dtype=int)
+    parsed = forms >= 0
+    cells_and_forms = cells[parsed] * len(number_of) + forms[parsed]
+    unique, counts = np.unique(cells_and_forms, return_counts=True)
+    cell = unique // max(1, len(number_of))
+    total = np.bincount(cell, counts, minlength=size).astype(int)
+    enough = total[cell] >= DRAWN
+    cell, counts = cell[enough], counts[enough]
+    drawn = pass_values(total[cell], counts, DRAWN)  # probability that a form is among DRAWN
+    return np.where(total >= DRAWN, np.bincount(cell, drawn, minlength=size) / DRAWN, np.nan)
+
+
+def scores_at_step(run: Run, step: int, ks: tuple[int, ...]) -> dict[str, ProblemScores]:
+    """Return one step of `scores_by_step`."""
+    index = run.evaluated_steps.index(step)
+    return {
+        metric: row
+        for metric, grid in scores_by_step(run, ks).items()
+        if len((row := grid.row(index)).values)
+    }
+
+
+# Scores of several seeds or groups as arrays.
+
+
+def stack_seeds(
+    seeds: Sequence[Hashable], by_seed: Sequence[Mapping[str, ProblemScores]]
+) -> dict[str, ScoreGrid]:
+    """Return metric → `ScoreGrid` from the scores of each seed, weight 0 where it has none."""
+    rows = [row for by_metric in by_seed for row in by_metric.values()]
+    problems = np.unique(np.concatenate([row.problems for row in rows])) if rows else np.array([])
+    metrics = sorted(set().union(*by_seed))
+    arrays = np.zeros((len(metrics), 2, len(by_seed), len(problems)))
+    for values_and_weights, metric in zip(arrays, metrics, strict=True):
+        for seed, by_metric in enumerate(by_seed):
+            if (row := by_metric.get(metric)) is not None:
+                columns = np.searchsorted(problems, row.problems)
+                values_and_weights[:, seed, columns] = row.values, row.weights
+    return {
+        metric: ScoreGrid(tuple(seeds), tuple(problems), values, weights)
+        for metric, (values, weights) in zip(metrics, arrays, strict=True)
+    }
+
+
+def align_grids(grids: Sequence[ScoreGrid | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Return values and weights (grids, seeds, problems) on all seeds and problems of the grids.
+
+    The weight is 0 where a grid lacks a seed or a problem, and everywhere for None.
+    """
+    present = [grid for grid in grids if grid is not None]
+    seeds = list(dict.fromkeys(seed for grid in present for seed in grid.seeds))
+    problems = sorted(set().union(*(grid.problems for grid in present)))
+    column = {problem: i for i, problem in enumerate(problems)}
+    values, weights = np.zeros((2, len(grids), len(seeds), len(problems)))
+    for i, grid in enumerate(grids):
+        if grid is not None:
+            rows = [seeds.index(seed) for seed in grid.seeds]
+            cells = np.ix_(rows, [column[problem] for problem in grid.problems])
+            values[i][cells], weights[i][cells] = grid.values, grid.weights
+    return values, weights

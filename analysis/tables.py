@@ -1,0 +1,424 @@
+"""Tables of models and groups: results, runs, pass@k, difficulties, verdicts and costs.
+
+Every table is a tidy DataFrame. Means are over seeds, intervals are 95 %
+(`analysis.stats.intervals`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.budgets import PHASE_TITLES, final_budget
+from analysis.comparisons import PairedDifference
+from analysis.compute import memoize
+from analysis.groups import Group
+from analysis.intervals import (
+    Estimate,
+    grid_interval,
+    interquartile_mean,
+    interval_columns,
+    performance_profile,
+)
+from analysis.metrics import (
+    DISTINCT,
+    DRAWN,
+    PARTIAL,
+    Metric,
+    further_metrics,
+    reported_metrics,
+    without_temperature,
+)
+from analysis.models import EvaluatedModel, common_problems
+from analysis.power import (
+    NoiseParts,
+    noise_parts,
+    resources_needed,
+    sampling_variance,
+    smallest_difference,
+)
+from analysis.runs import Run
+from analysis.scores import accepted_share, pass_scores, scores_at_step, stack_seeds
+from analysis.settings import sandbox
+
+# Results of models.
+
+
+def result_table(models: Sequence[EvaluatedModel]) -> pd.DataFrame:
+    """Return table.csv, a row per model: label, seeds, step, problems, samples, and the metrics.
+
+    Each metric has its interval in _low and _high. _problems is the number of problems on which it
+    is defined, mean over seeds. _iqm is the interquartile mean over seeds and problems (as
+    rliable's). _common, of metrics that few problems may have, is the mean over the problems that
+    all trained models have, and _common_problems is their number. Trained models also have
+    `gain_over_base` as `gain`, and the budget spent, mean over seeds. Metrics at further
+    temperatures follow, as pass@10 (T=1).
+    """
+    common = {metric: common_problems(models, metric) for metric in PARTIAL}
+    rows = (_result_row(model) | _common_columns(model, common) for model in models)
+    return pd.DataFrame(list(rows))
+
+
+def _common_columns(
+    model: EvaluatedModel, common: Mapping[str, Collection[str]]
+) -> dict[str, float]:
+    """Return the columns _common of a trained model: groups compared on the same problems."""
+    row: dict[str, float] = {}
+    if model.is_base:
+        return row
+    for metric, problems in common.items():
+        grid = model.grids.get(metric)
+        shared = grid.restrict(problems) if grid and problems else None
+        row |= interval_columns(grid_interval(shared, metric), f"{metric}_common")
+        row[f"{metric}_common_problems"] = len(problems)
+    return row
+
+
+def _result_row(model: EvaluatedModel) -> dict[str, object]:
+    row: dict[str, object] = {
+        "label": model.label,
+        "seeds": len(model.runs),
+        "step": model.step,
+        "problems": max(samples["problem"].nunique() for samples in model.samples),
+        "samples": max(model.sample_counts),
+    }
+    row |= _metric_columns(model, reported_metrics(model.ks))
+    if not model.is_base:
+        row["gain"] = gain_over_base(model)
+        budgets = pd.DataFrame([final_budget(run) for run in model.runs])
+        row |= {str(name): mean for name, mean in budgets.mean(skipna=False).items()}
+    return row | _metric_columns(model, further_metrics(model.ks, model.temperatures))
+
+
+def _metric_columns(model: EvaluatedModel, metrics: Sequence[Metric]) -> dict[str, object]:
+    row: dict[str, object] = {}
+    for metric in metrics:
+        grid = model.grids.get(metric.name)
+        row |= interval_columns(grid_interval(grid, metric.name), metric.name)
+        row[f"{metric.name}_problems"] = float(np.mean(model.problems_defined(metric.name)))
+        if grid is not None:
+            row[f"{metric.name}_iqm"] = interquartile_mean(grid.measured())
+    return row
+
+
+def gain_over_base(model: EvaluatedModel) -> float:
+    """Return pass@1 of the model over that of the same runs at step 0; NaN if that is 0."""
+    if any(0 not in run.evaluated_steps for run in model.runs):
+        return float("nan")
+    before = np.mean([accepted_share(run, 0) for run in model.runs])
+    after = np.mean([accepted_share(run, model.step) for run in model.runs])
+    return float(after / before) if before > 0 else float("nan")
+
+
+def profile_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
+    """Return profile.csv: label, above, share of (seed, problem) pairs with pass@1 above it."""
+    thresholds = np.arange(20) / 20
+    rows = []
+    for model in models:
+        grids = stack_seeds(model.seeds, [pass_scores(counts, (1,)) for counts in model.counts])
+        if "pass@1" in grids:
+            shares = performance_profile(grids["pass@1"].measured(), thresholds)
+            rows += [(model.label, *pair) for pair in zip(thresholds, shares, strict=True)]
+    return pd.DataFrame(rows, columns=["label", "above", "share"])
+
+
+def pass_at_k_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
+    """Return pass_at_k.csv: label, k, mean, low, high for every k up to the samples per problem."""
+    rows = []
+    for model in models:
+        ks = range(1, max(model.sample_counts) + 1)
+        grids = stack_seeds(model.seeds, [pass_scores(counts, ks) for counts in model.counts])
+        for k in ks:
+            ends = grid_interval(grids.get(f"pass@{k}"), f"pass@{k}")
+            if not np.isnan(ends.mean):
+                rows.append((model.label, k, ends.mean, ends.low, ends.high))
+    return pd.DataFrame(rows, columns=["label", "k", "mean", "low", "high"])
+
+
+def difficulty_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
+    """Return difficulty.csv: label, difficulty, problems, metric, mean, low, high.
+
+    The metrics are pass@k for the least and the greatest of the models' ks. Difficulties are
+    ordered by the mean of the former over all models, easiest first. Empty if the column is missing
+    or the same for all.
+    """
+    rows = []
+    for model in models:
+        if any("difficulty" not in run.evals for run in model.runs):
+            continue
+        difficulty_of: dict[str, str] = {}
+        for samples in model.samples:
+            difficulties = samples["difficulty"].fillna("")
+            difficulty_of |= dict(zip(samples["problem"], difficulties, strict=True))
+        for difficulty in sorted(set(difficulty_of.values())):
+            problems = {name for name, level in difficulty_of.items() if level == difficulty}
+            for k in sorted({model.ks[0], model.ks[-1]}):
+                grid = model.grids.get(f"pass@{k}")
+                ends = grid_interval(grid and grid.restrict(problems), f"pass@{k}")
+                key = (model.label, difficulty or "unknown", len(problems), f"pass@{k}")
+                rows.append((*key, ends.mean, ends.low, ends.high))
+    columns = ["label", "difficulty", "problems", "metric", "mean", "low", "high"]
+    table = pd.DataFrame(rows, columns=columns)
+    if table["difficulty"].nunique() < 2:
+        return table.head(0)
+    least_k = table[table["metric"] == table["metric"].iloc[0]]
+    order = least_k.groupby("difficulty")["mean"].mean().sort_values(ascending=False).index
+    table["difficulty"] = pd.Categorical(table["difficulty"], order, ordered=True)
+    return table
+
+
+def verdict_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
+    """Return the share of each verdict among all samples: a row per label, ACCEPTED first.
+
+    Seeds are pooled. Only this table shows INFRA_ERROR.
+    """
+    shares = {
+        model.label: pd.concat(model.samples)["verdict"].value_counts(normalize=True)
+        for model in models
+    }
+    table = pd.DataFrame(shares).T.fillna(0.0)
+    order = table.mean().drop("ACCEPTED", errors="ignore").sort_values(ascending=False)
+    return table.reindex(columns=["ACCEPTED", *order.index], fill_value=0.0).rename_axis("label")
+
+
+# Runs and their costs.
+
+
+def run_table(groups: Sequence[Group]) -> pd.DataFrame:
+    """Return runs.csv: a row per run with its origin, also for runs outside all averages."""
+    rows = []
+    for group in groups:
+        for run in (*group.runs, *group.repeats):
+            last = run.evaluated_steps[-1] if run.evaluated_steps else None
+            row: dict[str, object] = {
+                "run": run.name,
+                "group": group.label,
+                "seed": run.seed,
+                "status": run.status,
+                "averaged": last is not None and run in group.complete,
+                "last_evaluation": last,
+                "trained_steps": int(run.metrics["step"].max()) if len(run.metrics) else 0,
+                "pass@1_base": accepted_share(run, 0) if last is not None else None,
+                "pass@1": accepted_share(run, last) if last is not None else None,
+            }
+            row |= final_budget(run)
+            for key in ("commit", "data_hash", "judge_version", "started", "ended"):
+                row[key] = run.info.get(key)
+            rows.append(row | sandbox(run) | {"path": str(run.path)})
+    return pd.DataFrame(rows)
+
+
+def cost_table(groups: Sequence[Group]) -> pd.DataFrame:
+    """Return costs.csv: label, seeds, steps, and means over seeds at the last recorded step.
+
+    `…_s` are seconds. For a phase, they are the time that the loop waited for it, so that phases
+    add up. `step_s` is the time of a step without evaluations. `peak_mb` is the maximum over
+    seeds, `gpu_peak_mb` over all their GPUs. NaN where not recorded.
+    """
+    rows = []
+    for group in groups:
+        last_rows = [run.metrics.iloc[-1] for run in group.runs if len(run.metrics)]
+        if last_rows:
+            rows.append({"label": group.label, **_costs(pd.DataFrame(last_rows))})
+    return pd.DataFrame(rows)
+
+
+def _costs(last_rows: pd.DataFrame) -> dict[str, float]:
+    def mean(column: str) -> float:
+        return float(last_rows[column].astype(float).mean()) if column in last_rows else np.nan
+
+    def most(column: str) -> float:
+        return float(last_rows[column].astype(float).max()) if column in last_rows else np.nan
+
+    costs: dict[str, float] = {"seeds": len(last_rows), "steps": mean("step")}
+    # Older runs recorded only the time a phase took, not the time that the loop waited for it.
+    prefix = "time/waited_" if "time/waited_judge_s" in last_rows else "time/"
+    costs |= {f"{phase}_s": mean(f"{prefix}{phase}_s") for phase in PHASE_TITLES}
+    costs |= {"evaluate_s": mean("time/evaluate_s"), "judge_cpu_s": mean("time/judge_cpu_s")}
+    costs["trained_s"] = mean("time/total_s") - costs["evaluate_s"]
+    costs["step_s"] = costs["trained_s"] / costs["steps"]
+    costs["peak_mb"] = most("memory/peak_mb")
+    gpu_columns = [str(name) for name in last_rows if str(name).startswith("memory/gpu")]
+    costs["gpu_peak_mb"] = max(map(most, gpu_columns), default=np.nan)
+    return costs
+
+
+WINDOW = 10  # steps averaged
+
+
+@dataclass(frozen=True)
+class Check:
+    """One number of a run, flagged above `bound`, or below it if `flag_below`."""
+
+    name: str
+    title: str
+    meaning: str
+    bound: float
+    flag_below: bool = False
+
+    def flagged(self, value: float) -> bool:
+        return value < self.bound if self.flag_below else value > self.bound
+
+
+CHECKS = (
+    Check("nan_steps", "steps with NaN", "Steps with a NaN loss or gradient norm.", 0),
+    Check(
+        "reward_kept",
+        "reward kept",
+        f"Mean reward of the last {WINDOW} steps over that of the best {WINDOW} consecutive steps. "
+        "Far below 1, training has regressed.",
+        0.5,
+        flag_below=True,
+    ),
+    Check(
+        DISTINCT,
+        f"distinct of {DRAWN} at the end",
+        f"Share of distinct programs among {DRAWN} accepted ones. The minimum, {1 / DRAWN:g}, "
+        "means always the same program (collapse).",
+        1.25 / DRAWN,
+        flag_below=True,
+    ),
+    Check(
+        "entropy_kept",
+        "entropy kept",
+        f"Entropy of the next-token distribution, mean of the last {WINDOW} steps over that of "
+        f"the first {WINDOW}. Near 0, the model has stopped exploring.",
+        0.05,
+        flag_below=True,
+    ),
+    Check(
+        "infra_errors",
+        "judge failures",
+        "Evaluation and training programs on which the judge itself failed; they are excluded.",
+        0,
+    ),
+    Check(
+        "truncated",
+        "truncated at the end",
+        "Share of the last evaluation's responses that were cut at the length limit.",
+        0.1,
+    ),
+    Check(
+        "mismatch",
+        "log-prob mismatch, × bound",
+        "Greatest mean difference between the engine's and the learner's log-probs, as a multiple "
+        "of the run's own bound (engine.logprob_check_bound).",
+        1.0,
+    ),
+)
+
+
+def health(groups: Sequence[Group], ks: Sequence[int]) -> pd.DataFrame:
+    """Return health.csv: a row per run with group, seed and CHECKS, NaN where not recorded."""
+    rows = [
+        {"run": run.name, "group": group.label, "seed": run.seed, **run_checks(run, tuple(ks))}
+        for group in groups
+        for run in group.runs
+    ]
+    return pd.DataFrame(rows)
+
+
+def run_checks(run: Run, ks: tuple[int, ...]) -> dict[str, float]:
+    """Return the values of CHECKS for one run."""
+    last = run.evaluation(run.evaluated_steps[-1]) if run.evaluated_steps else run.evals
+    values = dict.fromkeys((check.name for check in CHECKS), math.nan)
+    columns = [column for column in ("loss", "grad_norm") if column in run.metrics]
+    if columns and len(run.metrics):
+        values["nan_steps"] = float(run.metrics[columns].astype(float).isna().any(axis=1).sum())
+    values["reward_kept"] = _reward_kept(_recorded(run, "reward_mean"))
+    entropy = _recorded(run, "entropy")
+    if len(entropy) >= 2 * WINDOW and entropy.iloc[:WINDOW].mean() > 0:
+        values["entropy_kept"] = float(entropy.tail(WINDOW).mean() / entropy.iloc[:WINDOW].mean())
+    values["infra_errors"] = float((run.evals["verdict"] == "INFRA_ERROR").sum())
+    judge_failures = _recorded(run, "budget/infra_errors")
+    values["infra_errors"] += float(judge_failures.iloc[-1]) if len(judge_failures) else 0.0
+    if not len(last):
+        return values
+    if run.evaluated_steps[-1] > 0:
+        at_end = scores_at_step(run, run.evaluated_steps[-1], ks).get(DISTINCT)
+        values[DISTINCT] = float(at_end.values.mean()) if at_end else math.nan
+    if "truncated" in last:
+        values["truncated"] = float(last["truncated"].astype(float).mean())
+    ratio = _recorded(run, "mismatch/mean") / _recorded(run, "mismatch/bound")
+    values["mismatch"] = float(ratio.max()) if len(ratio) else math.nan
+    return values
+
+
+def _recorded(run: Run, column: str) -> pd.Series:
+    """Return the recorded values of a column of the run's metrics, possibly none."""
+    if column not in run.metrics:
+        return pd.Series(dtype=float)
+    return run.metrics[column].astype(float).dropna()
+
+
+def _reward_kept(reward: pd.Series) -> float:
+    if len(reward) < 2 * WINDOW:
+        return math.nan
+    smooth = reward.rolling(WINDOW).mean().dropna()
+    return float(smooth.iloc[-1] / smooth.max()) if smooth.max() > 0 else math.nan
+
+
+def power_table(
+    models: Sequence[EvaluatedModel], differences: Sequence[PairedDifference], target: float
+) -> pd.DataFrame:
+    """Return power.csv: a row for each pair and metric with an interval.
+
+    - `separated`: by p-values corrected for all pairs of the metric (Holm)
+    - `smallest_difference`: distinguished from 0 in 80 of 100 such comparisons
+    - `of_seeds` … `of_sampling`: shares of the difference's variance, NaN where unknown
+    - `seeds_needed` …: to detect a difference of `wish`, all else unchanged; infinite if impossible
+    """
+    by_label = {model.label: model for model in models}
+    pairs = [difference for difference in differences if difference.seeds > 1]
+    if not pairs:
+        return pd.DataFrame()
+    models_of = [(by_label[pair.a], by_label[pair.b]) for pair in pairs]
+    estimates = Estimate.stack([pair.estimate for pair in pairs])
+    noises = NoiseParts.stack(
+        [pair_noise(pair, a, b) for pair, (a, b) in zip(pairs, models_of, strict=True)]
+    )
+    samples = np.array([min(*a.sample_counts, *b.sample_counts) for a, b in models_of])
+    needed = resources_needed(estimates, noises, samples, target)
+    columns = {
+        "a": [pair.a for pair in pairs],
+        "b": [pair.b for pair in pairs],
+        "metric": [pair.metric for pair in pairs],
+        "separated": [pair.separated for pair in pairs],
+        "smallest_difference": smallest_difference(estimates),
+        **{f"of_{source}": share for source, share in noises.shares().items()},
+        "wish": target,
+        **{f"{what}_needed": number for what, number in needed.items()},
+    }
+    return pd.DataFrame(columns)
+
+
+def pair_noise(pair: PairedDifference, a: EvaluatedModel, b: EvaluatedModel) -> NoiseParts:
+    """Return the parts of a pair's noise; the sampling part is known for pass@k only."""
+    sampling = float("nan")
+    if pair.metric.startswith("pass@"):
+        both = ((a, b), (b, a))
+        sampling = sum(_shared_sampling(mine, other, pair.metric) for mine, other in both)
+    return noise_parts(pair.estimate, sampling)
+
+
+def _shared_sampling(mine: EvaluatedModel, other: EvaluatedModel, metric: str) -> float:
+    """Return the sampling variance of pass@k's mean over the seeds that `other` has too."""
+    by_seed = zip(_sampling_by_seed(mine, metric), mine.seeds, strict=True)
+    shared = [variance for variance, seed in by_seed if seed in other.seeds]
+    return float(np.mean(shared) / len(shared))
+
+
+@memoize
+def _sampling_by_seed(model: EvaluatedModel, metric: str) -> list[float]:
+    """Return the sampling variance of each seed's mean over problems; NaN where unknown."""
+    k = int(without_temperature(metric).removeprefix("pass@"))
+    variances = []
+    for counts in model.counts_of(metric):
+        variance = sampling_variance(counts["c"].to_numpy(), counts["n"].to_numpy(), k)
+        known = variance[~np.isnan(variance)]
+        variances.append(known.mean() / known.size if known.size else np.nan)
+    return variances

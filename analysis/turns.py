@@ -1,0 +1,356 @@
+"""Metrics of conversations: one value and one weight per problem, as in `analysis.metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.budgets import X_AXES, spend_at_step
+from analysis.comparisons import difference_table, paired_differences
+from analysis.conversations import (
+    UNKNOWN,
+    counts_at,
+    has_conversations,
+    numbers,
+    solved_at,
+    solved_within,
+    turn_limit,
+)
+from analysis.groups import Group
+from analysis.intervals import grid_interval
+from analysis.metrics import Metric
+from analysis.models import EvaluatedModel
+from analysis.pass_at_k import pass_at_k
+from analysis.scores import ProblemScores, ScoreGrid, stack_seeds
+
+FALSE_STOP = "false_stop"
+SHARES = (
+    Metric(
+        "other_form",
+        "second answer differs",
+        "Share of second answers whose program is not the first one's, by normal form.",
+    ),
+    Metric(
+        "other_text",
+        "… as text",
+        "Share of second answers whose program is not the first one's, character by character.",
+    ),
+    Metric(
+        "mended",
+        "mended",
+        "Share of conversations with a failing first answer whose last answer is right.",
+    ),
+    Metric(
+        "mended_shown",
+        "… after feedback",
+        "Share of conversations with a second answer whose last answer is right. Further tries "
+        "without feedback mend, too: the arm with withheld feedback shows how many.",
+    ),
+    Metric(
+        "left",
+        "left failing",
+        "Share of conversations with a failing first answer whose last answer fails, too.",
+    ),
+    Metric(
+        "kept",
+        "kept right",
+        "Share of conversations with a right first answer whose last answer is right.",
+    ),
+    Metric(
+        "broken",
+        "broken",
+        "Share of conversations with a right first answer whose last answer fails.",
+    ),
+    Metric(
+        FALSE_STOP,
+        "false stop",
+        "Share of conversations that end with an answer that passes the public tests and fails "
+        "the hidden ones.",
+    ),
+)
+
+
+class TurnPlan(NamedTuple):
+    """What a comparison measures: the most answers, the k of n@k and 1@k, and token budgets."""
+
+    turns: int
+    answers: tuple[int, ...]
+    budgets: tuple[int, ...] = ()
+
+
+def solve_metrics(plan: TurnPlan) -> list[Metric]:
+    """Return the solve rates: by turn, of k answers in all, and within token budgets."""
+    metrics = [
+        Metric(
+            solved_in(turn),
+            "first answer" if turn == 1 else f"in {turn} answers",
+            f"Share of conversations that are solved with at most {turn} of their answers: the "
+            "last of these passes the hidden tests.",
+        )
+        for turn in range(1, plan.turns + 1)
+    ]
+    one = "One is submitted: of those that pass the public tests, if any do."
+    for k in plan.answers:
+        for name, says in (
+            (f"n@{k}", "All of them are submitted (n = k/T), so fewer than of k single answers."),
+            (f"1@{k}", one),
+        ):
+            meaning = (
+                f"Chance to solve a problem with k = {k} answers in all, those of every turn "
+                "counted, as in RLEF (2410.02089): the last answers of k/T conversations of at "
+                f"most T answers. {says}"
+            )
+            metrics.append(Metric(name, name, meaning))
+        meaning = f"The same with k = {k} single answers, the first of k conversations. {one}"
+        metrics.append(Metric(first_of(k), f"1@{k}, first answers", meaning))
+    return metrics + [
+        Metric(
+            _within(budget),
+            f"in {budget:,} tokens",
+            f"Chance to solve a problem with {budget:,} generated tokens: conversations one after "
+            "the other, of which each submits its last answer.",
+        )
+        for budget in plan.budgets
+    ]
+
+
+def turn_metrics(plan: TurnPlan) -> list[Metric]:
+    """Return all metrics of conversations, in order."""
+    return [*solve_metrics(plan), *SHARES]
+
+
+def solved_in(turn: int) -> str:
+    """Return the name of the solve rate with at most so many answers."""
+    return f"solved_in_{turn}"
+
+
+def first_of(k: int) -> str:
+    """Return the name of 1@k of first answers."""
+    return f"first_1@{k}"
+
+
+def _within(budget: int) -> str:
+    return f"solved_in_{budget}_tokens"
+
+
+def solved_scores(counts: pd.DataFrame) -> dict[str, ProblemScores]:
+    """Return the solve rate by turn from `count_conversations`: turn t's is `solved_in_t`."""
+    by_problem = zip(numbers(counts["solved"]), counts["conversations"], strict=True)
+    rates = [[solved / n for solved in by_turn] for by_turn, n in by_problem]
+    turns = min(map(len, rates), default=0)
+    cells = {solved_in(turn + 1): [(rate[turn], 1.0) for rate in rates] for turn in range(turns)}
+    return _by_metric(counts["problem"], cells)
+
+
+def turn_scores(counts: pd.DataFrame, plan: TurnPlan) -> dict[str, ProblemScores]:
+    """Return those of `turn_metrics` that `count_conversations` of one evaluation has.
+
+    The shares of SHARES need conversations of several turns. Those of first or of second answers
+    are weighted by their number.
+    """
+    rows: list[Any] = list(counts.itertuples(index=False))
+    right, wrong = (numbers(counts[f"{kind}_tokens"]) for kind in ("right", "wrong"))
+    cells: dict[str, list[tuple[float, float]]] = {}
+    for k in plan.answers:
+        cells[f"n@{k}"] = [_submitted(row, k, one=False) for row in rows]
+        cells[f"1@{k}"] = [_submitted(row, k, one=True) for row in rows]
+        cells[first_of(k)] = [_first_submitted(row, k) for row in rows]
+    for budget in plan.budgets:
+        pairs = zip(right, wrong, strict=True)
+        cells[_within(budget)] = [(solved_within(*tokens, budget), 1.0) for tokens in pairs]
+    several = [row for row in rows if row.turns > 1]
+    problems = counts["problem"]
+    return (
+        solved_scores(counts)
+        | _by_metric(problems, cells)
+        | _by_metric([row.problem for row in several], _shares(several))
+    )
+
+
+def _by_metric(
+    problems: Iterable[str], cells: Mapping[str, Sequence[tuple[float, float]]]
+) -> dict[str, ProblemScores]:
+    """Return metric → scores from (value, weight) of each problem; problems of weight 0 are out."""
+    names = np.array(list(problems), dtype=object)
+    order = np.argsort(names)
+    scores = {}
+    for metric, pairs in cells.items():
+        values, weights = np.array(pairs, dtype=float).reshape(-1, 2)[order].T
+        if (kept := weights > 0).any():
+            scores[metric] = ProblemScores(names[order][kept], values[kept], weights[kept])
+    return scores
+
+
+def _submitted(row: Any, k: int, one: bool) -> tuple[float, float]:
+    """Return n@k of a problem, n all conversations or one, and its weight: 0 if undefined."""
+    drawn, rest = divmod(k, row.turns)
+    known = row.passed != UNKNOWN or not one
+    if rest or drawn > row.conversations or not known:
+        return 0.0, 0.0
+    right = int(row.solved.split()[-1])
+    if not one:
+        return pass_at_k(row.conversations, right, drawn), 1.0
+    passed_right = row.passed - row.false_stops
+    return one_of(row.conversations, right, row.passed, passed_right, drawn), 1.0
+
+
+def _first_submitted(row: Any, k: int) -> tuple[float, float]:
+    """Return 1@k of a problem's first answers, and its weight: 0 if undefined."""
+    if row.first_passed == UNKNOWN or k > row.conversations:
+        return 0.0, 0.0
+    right = int(row.solved.split()[0])
+    chance = one_of(row.conversations, right, row.first_passed, row.first_passed_right, k)
+    return chance, 1.0
+
+
+def one_of(n: int, right: int, passed: int, passed_right: int, drawn: int) -> float:
+    """Return the chance that the one submitted of `drawn` conversations is right.
+
+    `n` were sampled: the last answers of `right` pass the hidden tests, of `passed` the public
+    ones, of `passed_right` both. Of those drawn that pass the public tests one is submitted, each
+    equally likely; if none does, any. The mean over all draws without replacement is exact, so it
+    is unbiased: with p = C(n − passed, drawn) / C(n, drawn), the chance that none passes, it is
+
+        (1 − p) passed_right / passed + p (right − passed_right) / (n − passed).
+
+    Raises ValueError unless 1 <= drawn <= n.
+    """
+    if not 1 <= drawn <= n:
+        raise ValueError(f"{drawn} of {n} conversations cannot be drawn")
+    none = comb(n - passed, drawn) / comb(n, drawn)
+    chance = (1 - none) * passed_right / passed if passed else 0.0
+    return chance + (none * (right - passed_right) / (n - passed) if none else 0.0)
+
+
+def _shares(rows: Sequence[Any]) -> dict[str, list[tuple[float, float]]]:
+    """Return SHARES of each problem, each a value and the number that it is a share of."""
+    cells: dict[str, list[tuple[float, float]]] = {metric.name: [] for metric in SHARES}
+    for row in rows:
+        right = int(row.solved.split()[0])
+        failing = row.conversations - right
+        passed_known = row.conversations if row.passed != UNKNOWN else 0
+        for name, part, whole in (
+            ("other_form", row.other_form, row.second),
+            ("other_text", row.other_text, row.second),
+            ("mended", row.mended, failing),
+            ("mended_shown", row.second_solved, row.second),
+            ("left", failing - row.mended, failing),
+            ("kept", right - row.broken, right),
+            ("broken", row.broken, right),
+        ):
+            cells[name].append((part / whole if whole else 0.0, whole))
+        share = row.false_stops / passed_known if passed_known else 0.0
+        cells[FALSE_STOP].append((share, float(passed_known > 0)))
+    return cells
+
+
+TURN_TABLES = ("turns.csv", "turn_differences.csv", "turn_curve.csv")
+BUDGETS = (1, 2, 4)  # in mean tokens of a conversation, of the group with the longest ones
+ENOUGH = 2  # times a budget that a problem's conversations have in all, so that it ends first
+
+
+@dataclass(frozen=True)
+class TurnGroup:
+    """An evaluated model with its conversations' scores."""
+
+    label: str
+    step: int
+    turns: int
+    seeds: tuple[int | None, ...]
+    grids: dict[str, ScoreGrid]
+
+
+def turn_tables(
+    models: Sequence[EvaluatedModel], groups: Sequence[Group], ks: Sequence[int]
+) -> dict[str, pd.DataFrame]:
+    """Return TURN_TABLES; tables without rows if no run has conversations.
+
+    - turns.csv: label, seeds, step, turns (the most answers), metric, mean, low, high, problems.
+      Metrics are those of `analysis.turns.scores`, of each model where they are defined.
+    - turn_differences.csv: the columns of differences.csv, of the trained models.
+    - turn_curve.csv: label, seeds, the X_AXES, turn, mean, low, high: the solve rate by turn at
+      each evaluation of a group.
+    """
+    if not any(has_conversations(run) for model in models for run in model.runs):
+        return dict.fromkeys(TURN_TABLES, pd.DataFrame())
+    plan = turn_plan(models, ks)
+    scored = [turn_group(model, plan) for model in models]
+    trained = [group for group in scored if group.step > 0]
+    measured = set().union(*(group.grids for group in scored))
+    metrics = [metric.name for metric in turn_metrics(plan) if metric.name in measured]
+    tables = (
+        _mean_table(scored, metrics),
+        difference_table(paired_differences(trained, metrics)),
+        turn_curve(groups),
+    )
+    return dict(zip(TURN_TABLES, tables, strict=True))
+
+
+def turn_plan(models: Sequence[EvaluatedModel], ks: Sequence[int]) -> TurnPlan:
+    """Return what the models are measured by.
+
+    The answers in all are k · T, for the k of pass@k and each number of turns T above 1. Budgets
+    are BUDGETS, those for which every model has enough conversations.
+    """
+    limits = sorted({turn_limit(run) for model in models for run in model.runs})
+    answers = sorted({k * turns for turns in limits if turns > 1 for k in ks})
+    measured = [model for model in models if not model.is_base] or models
+    lengths, totals = zip(*(_mean_tokens(model) for model in measured), strict=True)
+    budgets = [round(many * max(lengths)) for many in BUDGETS]
+    fitting = tuple(b for b in dict.fromkeys(budgets) if 0 < ENOUGH * b <= min(totals))
+    return TurnPlan(limits[-1], tuple(answers), fitting)
+
+
+def _mean_tokens(model: EvaluatedModel) -> tuple[float, float]:
+    """Return the mean tokens of a conversation, and of all of a problem's conversations."""
+    counts = [counts_at(run, model.step) for run in model.runs]
+    names = ("right_tokens", "wrong_tokens")
+    tokens = [sum(one) for table in counts for name in names for one in numbers(table[name])]
+    problems = sum(map(len, counts))
+    conversations = sum(int(table["conversations"].sum()) for table in counts)
+    if not conversations:  # the judge failed on everything
+        return 0.0, 0.0
+    return sum(tokens) / conversations, sum(tokens) / problems
+
+
+def turn_group(model: EvaluatedModel, plan: TurnPlan) -> TurnGroup:
+    """Return a model's scores in the metrics of its conversations."""
+    by_seed = [turn_scores(counts_at(run, model.step), plan) for run in model.runs]
+    turns = max(turn_limit(run) for run in model.runs)
+    return TurnGroup(model.label, model.step, turns, model.seeds, stack_seeds(model.seeds, by_seed))
+
+
+def _mean_table(groups: Sequence[TurnGroup], metrics: Sequence[str]) -> pd.DataFrame:
+    rows = []
+    for group in groups:
+        for metric in (name for name in metrics if name in group.grids):
+            grid = group.grids[metric]
+            ends = grid_interval(grid, metric)
+            problems = int((grid.weights > 0).any(axis=0).sum())
+            key = (group.label, len(group.seeds), group.step, group.turns, metric)
+            rows.append((*key, ends.mean, ends.low, ends.high, problems))
+    columns = ["label", "seeds", "step", "turns", "metric", "mean", "low", "high", "problems"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def turn_curve(groups: Sequence[Group]) -> pd.DataFrame:
+    """Return turn_curve.csv; an evaluation is averaged over the runs that have it."""
+    rows = []
+    for group in groups:
+        for step in sorted({step for run in group.runs for step in run.evaluated_steps}):
+            runs = [run for run in group.runs if step in run.evaluated_steps]
+            spent = [np.mean([spend_at_step(run, step, x) for run in runs]) for x in X_AXES]
+            scores = [solved_scores(solved_at(run, step)) for run in runs]
+            grids = stack_seeds(range(len(runs)), scores)
+            for turn in range(1, len(grids) + 1):
+                metric = solved_in(turn)
+                ends = grid_interval(grids[metric], metric)
+                key = (group.label, len(runs), *spent, turn)
+                rows.append((*key, ends.mean, ends.low, ends.high))
+    columns = ["label", "seeds", *X_AXES, "turn", "mean", "low", "high"]
+    return pd.DataFrame(rows, columns=columns)
