@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Literal
 
 from envs.command_line.readable import readable
-from envs.tasks.strength import python_texts, shown_tests
 from envs.judge.checker import comparable
 from envs.problem import Judgement, Problem, Verdict
 from envs.tasks.prompts import TEMPLATES, FeedbackTemplate
+from envs.tasks.strength import python_texts, shown_tests
 
 Kind = Literal["tests", "withheld", "foreign"]
 

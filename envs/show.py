@@ -39,6 +39,7 @@ from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
+from envs.tasks.stored import problem_names
 from envs.tasks.strength import shown_tests
 from envs.tasks.task import SPLITS, Task
 from envs.tasks.task_cli import SandboxKind, parse_judge_arguments
@@ -182,9 +183,9 @@ def find_problem(config: TaskConfig, part: str) -> tuple[Problem, Task]:
     """
     task = _open_whole(replace(config, min_hidden_tests=0))
     places = {
-        problem.name: (problems, index)
+        name: (problems, index)
         for problems in task.splits().values()
-        for index, problem in enumerate(problems)
+        for index, name in enumerate(problem_names(problems))
     }
     matches = [part] if part in places else [name for name in places if part in name]
     if len(matches) == 1:

@@ -351,10 +351,14 @@ def error_rates(problems: int, counted: Sequence[Mapping[str, int]]) -> dict[str
         scale = 1 + square / total
         return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
-    return {"problems": problems, "measured_problems": len(counted)} | totals | {
-        "false_rejects": rate(totals["right_rejected"], totals["right"]),
-        "false_accepts": rate(totals["wrong_accepted"], totals["wrong"]),
-    }
+    return (
+        {"problems": problems, "measured_problems": len(counted)}
+        | totals
+        | {
+            "false_rejects": rate(totals["right_rejected"], totals["right"]),
+            "false_accepts": rate(totals["wrong_accepted"], totals["wrong"]),
+        }
+    )
 
 
 def error_line(rates: Mapping[str, Any]) -> str:

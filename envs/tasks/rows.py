@@ -18,7 +18,7 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -90,23 +90,19 @@ def find_files(path: str, key: str, files: FilesConfig) -> dict[str, list[RowFil
     valid*, choose* and test*. `key` is the configuration key of `path`. Raises ValueError or
     OSError in one line.
     """
-    layout = {split: pattern for split, pattern in asdict(files).items() if pattern}
     if "://" in path:
-        return _remote_files(path, key, layout)
+        return _remote_files(path, key, files)
     return {
         split: [
             RowFile(fsspec.filesystem("file"), str(file), str(file), file.stem, f"{key}={path}")
             for file in found
         ]
-        for split, found in local_files(path, key, layout).items()
+        for split, found in local_files(path, key, files).items()
     }
 
 
-def local_files(path: str, key: str, layout: Mapping[str, str]) -> dict[str, list[Path]]:
-    """Return the files of each split in a folder; a single file is under "all".
-
-    `layout`: split → pattern. Raises as `find_files`.
-    """
+def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]]:
+    """Return the files of each split; a single file is under "all". Raises as `find_files`."""
     folder, kinds = Path(path).expanduser(), ", ".join(SUFFIXES)
     if not folder.exists():
         place = "" if folder.is_absolute() else f"; looked for {folder.absolute()}"
@@ -117,7 +113,7 @@ def local_files(path: str, key: str, layout: Mapping[str, str]) -> dict[str, lis
         if folder.suffix not in SUFFIXES:
             raise ValueError(f"{key}={path}: not a file of rows; it must end in {kinds}")
         return {"all": [folder]}
-    matches = {split: list(folder.glob(pattern)) for split, pattern in layout.items()}
+    matches = {split: list(folder.glob(pattern)) for split, pattern in _layout(files).items()}
     if not any(matches.values()):
         matches = {split: list(folder.rglob(name)) for split, name in FOLDER_PATTERNS.items()}
     found = {
@@ -131,20 +127,26 @@ def local_files(path: str, key: str, layout: Mapping[str, str]) -> dict[str, lis
     return found
 
 
-def _remote_files(path: str, key: str, layout: Mapping[str, str]) -> dict[str, list[RowFile]]:
+def _layout(files: FilesConfig) -> dict[str, str]:
+    return {split: pattern for split, pattern in asdict(files).items() if pattern}
+
+
+def _remote_files(path: str, key: str, files: FilesConfig) -> dict[str, list[RowFile]]:
     """Files at hf://datasets/ID@COMMIT, or at file://FOLDER with the same layout."""
-    base, files = path.rstrip("/"), key.replace("path", "files")
+    base, layout, files_key = path.rstrip("/"), _layout(files), key.replace("path", "files")
     if base.startswith("hf://") and not _PINNED.fullmatch(base):
         raise ValueError(
             f"{key}={path}: name the commit, hf://datasets/ID@COMMIT with its 40 hex digits; what "
             f"a branch holds may change between two runs{_newest_commit(base)}"
         )
     if not layout:
-        raise ValueError(f"{key}={path}: say which files hold its splits, {files}.train=PATTERN")
+        raise ValueError(
+            f"{key}={path}: say which files hold its splits, {files_key}.train=PATTERN"
+        )
     found: dict[str, list[RowFile]] = {split: [] for split in FOLDER_PATTERNS}
     for split, pattern in layout.items():
         if Path(pattern).suffix not in SUFFIXES:
-            raise ValueError(f"{files}.{split}={pattern}: it must end in {', '.join(SUFFIXES)}")
+            raise ValueError(f"{files_key}.{split}={pattern}: it must end in {', '.join(SUFFIXES)}")
         with _explained(f"{key}={base}"):
             system, names = _matches(base, pattern)
         for number, name in enumerate(names):

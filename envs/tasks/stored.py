@@ -245,6 +245,11 @@ def cached_problems(
     return [entry.problem() for entry in entries]
 
 
+def problem_names(problems: Sequence[Problem]) -> list[str]:
+    """Return the names of problems; of stored ones without building them."""
+    return [one.name for one in getattr(problems, "entries", problems)]
+
+
 def strengths(problems: Sequence[Problem]) -> list[Strength]:
     """Return the strength of each problem's tests, which a prepared data set has on disk."""
     if isinstance(problems, StoredProblems):

@@ -51,7 +51,7 @@ def parse_judge_arguments(
 
 
 def _help_lines(argv: Sequence[str]) -> list[str]:
-    """The tasks, the keys of the one that is chosen (of any task where none is), and the judge's."""
+    """The tasks, the keys of the chosen one (of any task where none is), and those of the judge."""
     chosen = [argument for argument in argv if _is_task_argument(argument)]
     values = dict(plain_task(chosen)) if chosen else None
     named = f"Keys of {' '.join(chosen)}:" if chosen else "Keys of a task (task=NAME: its values):"
