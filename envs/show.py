@@ -35,8 +35,8 @@ from envs.feedback import Feedback
 from envs.judge.extract import MAX_RESPONSE_CHARS, as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Verdict
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import SandboxError
-from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
 from envs.tasks.stored import problem_names

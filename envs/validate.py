@@ -42,10 +42,10 @@ from envs.environment import Submission
 from envs.feedback import public_problem
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
-from envs.judge.verdict_log import VerdictLog
+from envs.judge.verdict_cache import VerdictLog
 from envs.problem import Judgement, Problem, Verdict
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import SandboxError
-from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.checker_rules import comparing_checker
 from envs.tasks.config import TaskConfig

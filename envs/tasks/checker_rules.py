@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from envs.judge.checker import has_integers, infer_checker
+from envs.judge.checkers import has_integers, infer_checker
 from envs.problem import Test
 
 MAX_STATEMENT_CHARS = 100_000

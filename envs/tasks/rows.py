@@ -32,8 +32,8 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from envs.cache_folder import cache_root, replace_file
 from envs.hub_errors import explain_hub_error
 from envs.import_by_name import code_digest, load_function
-from envs.judge.checker import comparable, is_checker
-from envs.judge.checker_programs.checker_program import PROGRAM
+from envs.judge.checker_program import PROGRAM
+from envs.judge.checkers import comparable, is_checker
 from envs.problem import Problem, Test
 from envs.tasks import parsers
 from envs.tasks.config import FieldsConfig, FilesConfig

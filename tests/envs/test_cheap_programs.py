@@ -11,7 +11,7 @@ from envs.environment import Submission
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.tasks.rows import SizeLimits, limit_tests, load_problems, why_left_out
 from envs.tasks.strength import CHEAP_PROGRAMS, cheap_programs, passed_counts, shown_tests
 from tests.envs.tasks.dataset_rows import converter_of

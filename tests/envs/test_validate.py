@@ -13,7 +13,7 @@ import pandas
 import pytest
 from envs.validation.judge_errors import ProgramCounts, known_rates
 
-from envs.judge.verdict_log import VerdictLog
+from envs.judge.verdict_cache import VerdictLog
 from envs.tasks import open_task
 from envs.tasks.stored import content_digests
 from envs.tasks.task_cli import task_config
