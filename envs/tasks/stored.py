@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from envs.cache_folder import cache_root, locked_folder
-from envs.import_by_name import code_digest
 from envs.problem import CheckerProgram, Problem, Test
 from envs.tasks.strength import Strength, measure_strength
 
@@ -232,14 +231,13 @@ class StoredProblems(Sequence[Problem]):
 
 
 def cached_problems(
-    name: str, key: object, module: str, generate: Callable[[], Sequence[Problem]]
+    name: str, key: object, generate: Callable[[], Sequence[Problem]]
 ) -> list[Problem]:
     """Return generated problems, read from disk if an earlier start stored them.
 
-    The file's name is `name` and a hash of `key` and of the source of `module` with its imports.
+    The file's name is `name` and a hash of `key`, which has all that they depend on.
     """
-    code = code_digest(module, module.rpartition(".")[0], __name__)
-    digest = hashlib.sha256(repr((key, code)).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(repr((key, str(schema()))).encode()).hexdigest()[:16]
     file = cache_root() / "made" / f"{name}-{digest}.arrow"
     entries = load_entries(stored_batches(file, lambda: map(row_of, generate())))
     return [entry.problem() for entry in entries]

@@ -80,13 +80,13 @@ def make_long(config: TaskConfig) -> Task:
 
 
 def _make(problem_set: ProblemSet, config: TaskConfig) -> Task:
-    name, families = problem_set.name, FAMILIES_FILE.read_bytes()
+    name, folder = problem_set.name, FAMILIES_FILE.parent
+    code = [file.read_bytes() for file in sorted(folder.glob("*.[py]*"))]
 
     def split_problems(split: str) -> Sequence[Problem]:
         size = getattr(config, f"{split}_problems")
-        key = (split, size, hashlib.sha256(families).hexdigest())
         return cached_problems(
-            f"{name}-{split}", key, __name__, lambda: load(split, size, name=name)
+            f"{name}-{split}", (size, code), lambda: load(split, size, name=name)
         )
 
     problems: dict[str, Any] = {split: split_problems(split) for split in SPLITS}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from envs.tasks import open_task
+from envs.tasks.loaders.functions import mbpp_split
 from tests.experiments.compose import config
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[3] / "../shared/data")
