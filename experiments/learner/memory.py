@@ -133,11 +133,10 @@ class _Run:
         initial = (needs.reference and not moves) or train.missing_logprobs == "reference"
         if initial or self.config.eval.kl_samples:
             held["reference"] = self.backbone
-        if needs.average is not None:
+        if "average" in needs.copies:
             exact = 4 * sum(self.moved) if self.size < 4 else 0
             held["the weights' moving average"] = self.backbone + self.adapter + exact
-        copies = (needs.precedent, needs.reincarnation, train.reference_every)
-        if past := sum(since is not None for since in copies):
+        if past := len({*needs.copies} - {"average"}) + (train.reference_every is not None):
             held["copies of earlier weights"] = past * (self.backbone + self.adapter)
         if self.ranks:
             held = {name: -(-size // self.ranks) for name, size in held.items()}

@@ -96,13 +96,13 @@ def test_what_is_held_is_what_a_learner_allocates_to_the_byte(tiny, name, tied, 
     }
     if copies:
         allocated["float32 copies"] = size(copies)
-    if learner.modules.average:
-        held = [*learner.modules.average.policy.model.parameters(), *learner.modules.average.exact]
+    past = learner.modules.past
+    for key, average in past.averages.items():
+        held = [*past.policies[key].model.parameters(), *average.exact]
         once = {tensor.data_ptr(): tensor for tensor in held}.values()
         allocated["the weights' moving average"] = size(once)
-    if learner.modules.past:
-        held = learner.modules.past.state_dict().values()
-        allocated["copies of earlier weights"] = sum(map(size, held))
+    if copies := [p.own_tensors() for key, p in past.policies.items() if key != "average"]:
+        allocated["copies of earlier weights"] = sum(map(size, copies))
     for key, module in {
         "reference": learner.reference and learner.reference.model,
         "critic": learner.modules.critic or learner.modules.value_head,
@@ -129,7 +129,7 @@ def test_a_reference_that_moves_is_a_copy_beside_the_base_of_evaluations(tiny, k
     learner = Learner(*given, keep_reference=kept)
     held = estimate(shape_of(tiny.config), config, algorithm.needs, on_gpu=False).held
     assert held["copies of earlier weights"] == size(
-        learner.modules.past.moving_reference.own_tensors()
+        learner.modules.past.policies["reference"].own_tensors()
     )
     assert (learner.reference is not None) == kept == ("reference" in held)
     if kept:
@@ -154,16 +154,13 @@ def test_what_an_adapters_learner_holds_is_foreseen_to_the_byte(tiny, name, dtyp
     weights = {id(p): p for module in modules for p in module.parameters()}
     needs = ALGORITHMS[name].needs
     held = estimate(shape_of(tiny.config), config, needs, on_gpu=False).held
-    if learner.modules.average:
-        theirs = [
-            *learner.modules.average.policy.model.parameters(),
-            *learner.modules.average.exact,
-        ]
+    past = learner.modules.past
+    for key, average in past.averages.items():
+        theirs = [*past.policies[key].model.parameters(), *average.exact]
         once = {p.data_ptr(): p for p in theirs if id(p) not in weights}.values()
         assert held["the weights' moving average"] == size(once)
-    if learner.modules.past:
-        theirs = learner.modules.past.state_dict().values()
-        assert held["copies of earlier weights"] == sum(map(size, theirs))
+    if copies := [p.own_tensors() for key, p in past.policies.items() if key != "average"]:
+        assert held["copies of earlier weights"] == sum(map(size, copies))
     if learner.modules.value_head:
         weights |= {id(p): p for p in learner.modules.value_head.parameters()}
     assert held["policy"] + held.get("critic", 0) + held["reference"] == size(weights.values())
