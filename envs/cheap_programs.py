@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from envs.judge.assertion import literal_text, parse_condition
-from envs.judge.checker import TOKEN_CHECKERS, check
+from envs.judge.checkers import TOKEN_CHECKERS, check
 from envs.judge.extract import MAX_PROGRAM_CHARS
+from envs.judge.returned_values import literal_text, parse_condition
 from envs.problem import Problem, Test
 from envs.sandbox.inside.values import decode, encode
 

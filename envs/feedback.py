@@ -20,7 +20,7 @@ from typing import Literal
 
 from envs.command_line.readable import readable
 from envs.hidden_tests import python_texts, shown_tests
-from envs.judge.checker import comparable
+from envs.judge.checkers import comparable
 from envs.problem import Judgement, Problem, Verdict
 from envs.tasks.prompts import TEMPLATES, FeedbackTemplate
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from envs.cheap_programs import CHEAP_PROGRAMS, expected_value, passed_counts
-from envs.judge.assertion import literal_text
+from envs.judge.returned_values import literal_text
 from envs.problem import Problem, Test
 from envs.sandbox.inside.values import decode
 

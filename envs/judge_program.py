@@ -36,11 +36,10 @@ from envs.feedback import Feedback
 from envs.hidden_tests import shown_tests
 from envs.judge.extract import MAX_RESPONSE_CHARS, as_response, extract_program
 from envs.judge.grading import Grade, Summary
-from envs.judge.judge import Judge
-from envs.judge.session import JudgingSession, PendingProgram
+from envs.judge.judge import Judge, JudgingSession, PendingProgram
 from envs.problem import Judgement, Problem, Test, Verdict
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import Execution, Job, KeepGoing, Outcome, Sandbox, SandboxError
-from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.show import find_problem
 from envs.tasks.config import TaskConfig
 from envs.validation.judge_arguments import SandboxKind, parse_judge_arguments

@@ -43,10 +43,10 @@ from envs.command_line.readable import MAX_ERROR_CHARS, readable
 from envs.environment import Submission
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
-from envs.judge.verdict_log import VerdictLog
+from envs.judge.verdict_cache import VerdictLog
 from envs.problem import Judgement, Problem
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import SandboxError
-from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
 from envs.tasks.dataset_task import required_path

@@ -31,8 +31,8 @@ from envs.feedback import Feedback
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Judgement, Problem, Verdict
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import SandboxError
-from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.show import open_whole
 from envs.tasks.config import TaskConfig
 from envs.validation.judge_arguments import SandboxKind, parse_judge_arguments

@@ -13,7 +13,7 @@ import random
 import traceback
 
 from envs.feedback import Feedback
-from envs.judge.exceptions import exception_text
+from envs.judge.grading import exception_text
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.tasks.mini import MINI, task
 from envs.tasks.mini.build import TIME_LIMIT_S, run_own

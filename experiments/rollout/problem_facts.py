@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from envs.judge.checker_programs.testlib import CompilerMissing, find_toolchain
 from envs.judge.judge import JudgeConfig
+from envs.judge.testlib import CompilerMissing, find_toolchain
 from envs.problem import Problem
 from envs.tasks.config import FieldsConfig, TaskConfig
 from envs.tasks.dataset_task import IN_ANOTHER_SPLIT, TRAIN_ONLY

@@ -29,7 +29,7 @@ from experiments.studies.study import Study, file_of, read
 class Options:
     """The command line."""
 
-    study: str = "mini"  # a file of experiments/studies/, or FILE.yaml
+    study: str = "mini"  # a file of conf/study/, or FILE.yaml
     folder: Path = Path("outputs/study-mini")  # where the study ran
     out: Path = Path("docs/results/study-mini")  # folder of the packed study
     archive: Path | None = None  # FILE.tar.zst or FILE.tar.gz: slim run folders, without weights

@@ -55,7 +55,7 @@ contrasts.json (the pairs of arms in gains and claims), and report/.
 class Options:
     """The command's own keys."""
 
-    study: str = "mini"  # a file of experiments/studies/, or FILE.yaml
+    study: str = "mini"  # a file of conf/study/, or FILE.yaml
     # parallel runs; by default, and with auto, one for each GPU, or without one for each core
     jobs: JobsAtOnce = field(default_factory=jobs_at_once)
     seeds: str | None = None  # only these of the study's seeds, with commas between them

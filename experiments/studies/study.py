@@ -20,8 +20,9 @@ from analysis.metrics import reported_metrics, without_temperature
 from envs.command_line.config_parsing import did_you_mean, parse_values
 from experiments.errors import UserError
 
-HERE = Path(__file__).resolve().parent
-CONF = HERE.parents[1] / "conf" / "experiment"
+ROOT = Path(__file__).resolve().parents[2]
+HERE = ROOT / "conf" / "study"
+CONF = ROOT / "conf" / "experiment"
 LESS_IS_BETTER = ("time", "memory")  # metrics of a claim that are no evaluation's
 PARENTS = ("weights_of", "rollouts_of", "replay_of")  # keys that name another arm
 

@@ -59,7 +59,7 @@ repeated; if it fails {ATTEMPTS} times, the next best trial takes the place of i
 winner stands at the edge of a range, the range widens for every arm that tunes this key and all
 arms get further trials, once.
 
-The same command again resumes. It writes tables of all runs to experiments/studies/tuned/, and the
+The same command again resumes. It writes tables of all runs to docs/results/tuned-STUDY/, and the
 winners to conf/experiment/tuned_STUDY_ARM.yaml.
 """
 MIN_SAMPLES = 10  # of each problem: pass@10 is part of a trial's score
@@ -69,7 +69,7 @@ MIN_SAMPLES = 10  # of each problem: pass@10 is part of a trial's score
 class Options:
     """The command's own keys."""
 
-    # a file of experiments/studies/, or FILE.yaml; its `tuning` sets the length of a trial
+    # a file of conf/study/, or FILE.yaml; its `tuning` sets the length of a trial
     study: str = "mini"
     trials: PositiveInt = 24  # trials of each arm, before any range widens
     # only these arms, and no range widens; by default all that start from the base model and have

@@ -45,7 +45,7 @@ PROSE = ("<!-- discussion -->", "<!-- end of discussion -->")
 class Options:
     """The command line."""
 
-    study: str = "mini"  # a file of experiments/studies/, or FILE.yaml
+    study: str = "mini"  # a file of conf/study/, or FILE.yaml
     # where `python -m experiments.studies.run` ran the study, or a packed study
     folder: str = "outputs/study-mini"
     out: str = "docs/results/study-mini.md"  # the page; its text between the marks stays

@@ -13,7 +13,7 @@ from envs.hidden_tests import shown_tests
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.tasks.storage.rows import load_problems
 from envs.tasks.storage.test_limits import SizeLimits, limit_tests, why_left_out
 from tests.envs.tasks.dataset_rows import converter_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from envs.judge.verdict_log import VerdictLog
+from envs.judge.verdict_cache import VerdictLog
 from envs.tasks import open_task
 from envs.tasks.selection import content_digests
 from envs.tasks.task_cli import task_config

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from envs.judge.assertion import Condition
+from envs.judge.returned_values import Condition
 from envs.problem import Test
 from envs.sandbox.inside.values import encode
 from envs.tasks.parsers.field_parsers import SkipRow

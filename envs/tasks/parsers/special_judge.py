@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from envs.judge.checker import has_integers, infer_checker
+from envs.judge.checkers import has_integers, infer_checker
 from envs.problem import Test
 from envs.tasks.parsers.answer_format import (
     MAX_STATEMENT_CHARS,

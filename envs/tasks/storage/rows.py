@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from envs.import_by_name import code_digest, load_function
-from envs.judge.checker import comparable, is_checker
-from envs.judge.checker_programs.checker_program import PROGRAM
+from envs.judge.checker_program import PROGRAM
+from envs.judge.checkers import comparable, is_checker
 from envs.problem import Problem
 from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders import custom_dataset, own_columns

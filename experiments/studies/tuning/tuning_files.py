@@ -13,7 +13,7 @@ import yaml
 from analysis.markdown import table
 from experiments.config.composition import CONF
 from experiments.config.schema import RunConfig
-from experiments.studies.study import HERE, Study
+from experiments.studies.study import ROOT, Study
 from experiments.studies.tuning.candidates import ATTEMPTS, Candidate
 from experiments.studies.tuning.search_space import distance, edges
 from experiments.studies.tuning.tuner import SCORE, Ranges, Tuner
@@ -22,10 +22,11 @@ from experiments.studies.tuning.tuner import SCORE, Ranges, Tuner
 def write_results(study_name: str, study: Study, tuner: Tuner, config: RunConfig) -> str:
     """Write the arm's table and the winner's experiment file; returns their paths, or what failed.
 
-    They go to this package and conf/experiment/; for a study given by path, beside its file.
+    They go to docs/results/ and conf/experiment/; for a study given by path, beside its file.
     """
     stem, folder = Path(study_name).stem, _folder(study_name)
-    file = folder / f"{stem}-{tuner.arm}.csv"
+    (folder / f"tuned-{stem}").mkdir(exist_ok=True)
+    file = folder / f"tuned-{stem}" / f"{tuner.arm}.csv"
     rows = tuner.table()
     with file.open("w", newline="") as out:
         writer = csv.DictWriter(out, list(rows[0]))
@@ -42,7 +43,7 @@ def write_results(study_name: str, study: Study, tuner: Tuner, config: RunConfig
 def write_summary(study_name: str, tuners: Sequence[Tuner], ranges: Ranges) -> str:
     """Write STUDY.md beside the tables; returns its text."""
     text = summary(tuners, ranges)
-    (_folder(study_name) / f"{Path(study_name).stem}.md").write_text(text + "\n")
+    (_folder(study_name) / f"tuned-{Path(study_name).stem}.md").write_text(text + "\n")
     return text
 
 
@@ -132,10 +133,8 @@ def _is_path(study_name: str) -> bool:
 
 
 def _folder(study_name: str) -> Path:
-    """`tuned/` of this package, or beside a study given by path."""
-    folder = (Path(study_name).parent if _is_path(study_name) else HERE) / "tuned"
-    folder.mkdir(exist_ok=True)
-    return folder
+    """docs/results, or beside a study given by path."""
+    return Path(study_name).parent if _is_path(study_name) else ROOT / "docs" / "results"
 
 
 def _tied(ranking: Sequence[Candidate]) -> list[str]:

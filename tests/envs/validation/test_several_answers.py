@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.judge.checker import check
+from envs.judge.checkers import check
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.validation.several_answers import AnswerEvidence
 

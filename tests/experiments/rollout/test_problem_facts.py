@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from envs.judge.judge import Judge
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.selection import strengths
 from envs.validate import main

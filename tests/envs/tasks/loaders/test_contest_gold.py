@@ -9,7 +9,7 @@ import pytest
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Verdict
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.tasks.storage.rows import load_problems
 from envs.validation.labelled_programs import labelled_programs
 from tests.envs.judge import checkers

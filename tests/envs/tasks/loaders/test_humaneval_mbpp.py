@@ -7,7 +7,7 @@ import pytest
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, Submission
 from envs.problem import Verdict
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.storage.rows import load_problems
