@@ -81,7 +81,7 @@ def make_long(config: TaskConfig) -> Task:
 
 def _make(problem_set: ProblemSet, config: TaskConfig) -> Task:
     name, folder = problem_set.name, FAMILIES_FILE.parent
-    code = [file.read_bytes() for file in sorted(folder.glob("*.[py]*"))]
+    code = [file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file()]
 
     def split_problems(split: str) -> Sequence[Problem]:
         size = getattr(config, f"{split}_problems")
