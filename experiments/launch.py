@@ -60,6 +60,9 @@ def train(
         return trainer.train(config, folder, label, in_sweep=in_sweep)
     if torchrun_ranks() > 1 or config.runtime.name == "torchrun":
         return _train_on_rank(config, folder, label)
+    from experiments.config.dependencies import set_ray_environment
+
+    set_ray_environment(config.runtime.address)  # which Ray reads as it is imported
     from experiments.runtime.ray import Ray
 
     runtime = Ray(config)

@@ -24,8 +24,8 @@ from experiments.engines.base import Engine, OnFinished, Request
 from experiments.engines.weight_sync import WeightSync
 from experiments.policy.policy import Policy, WeightSource
 from experiments.rollout.rollouts import Rollouts
-from experiments.runtime.ray import Ray
 from experiments.runtime.ray_actors import Generated, History, JudgeDescription, submissions_of
+from experiments.runtime.ray_cluster import Cluster
 from experiments.runtime.sharded_judge import (
     NO_RESULT,
     JudgeState,
@@ -63,10 +63,16 @@ class RayEngine(Engine):
     """An engine over n actors; actor i generates for prompts i, i+n, …."""
 
     def __init__(
-        self, runtime: Ray, name: str, description: str, store: WeightStore, policy: Policy
+        self,
+        cluster: Cluster,
+        actors: list[Any],
+        name: str,
+        description: str,
+        store: WeightStore,
+        policy: Policy,
     ) -> None:
         """`policy` holds the weights to generate with, in this process."""
-        self.runtime, self.actors, self.name = runtime, runtime.engine_actors, name
+        self.cluster, self.actors, self.name = cluster, actors, name
         self._description, self.store, self.policy = description, store, policy
         self._prefetched: dict[tuple, list[Any]] = {}
         # For each actor, the requests whose keys and values it keeps.
@@ -86,7 +92,7 @@ class RayEngine(Engine):
         size = len(calls)
         groups: list[list[Completion]] = [[] for _ in request.prompts]
         for first, call in enumerate(calls):
-            groups[first::size] = self.runtime.take(call).groups
+            groups[first::size] = self.cluster.take(call).groups
             if finished:
                 prompts = range(first, len(groups), size)
                 finished([(p, number, c) for p in prompts for number, c in enumerate(groups[p])])
@@ -144,12 +150,14 @@ class Prefetched(NamedTuple):
 class RayJudge(ShardedJudge):
     """Environment `number` of every judge actor."""
 
-    def __init__(self, runtime: Ray, number: int, first: JudgeDescription) -> None:
+    def __init__(
+        self, cluster: Cluster, actors: list[Any], number: int, first: JudgeDescription
+    ) -> None:
         state = None if first.state is None else {p: dict(e) for p, e in first.state.items()}
-        super().__init__(len(runtime.judge_actors), first.version, state)
-        self.runtime, self.number = runtime, number
+        super().__init__(len(actors), first.version, state)
+        self.cluster, self.number = cluster, number
         reference = ray.put(state)
-        self._judges = [Judging(actor, reference) for actor in runtime.judge_actors]
+        self._judges = [Judging(actor, reference) for actor in actors]
         self._taken: set[Any] = set()  # results whose knowledge is in `state`
         self._prefetched: deque[Prefetched] = deque()
 
@@ -200,14 +208,14 @@ class RayJudge(ShardedJudge):
             if call is None:
                 yield NO_RESULT
                 continue
-            yield self.runtime.take(call)
+            yield self.cluster.take(call)
             self._taken.add(call)
 
     def judge_shards(self, shards: list[list[Submission]]) -> Iterator[ShardResult]:
         if not self._prefetched:
             return self._results(self._start(shards))
         batch = self._prefetched.popleft()
-        generated: list[Generated] = self.runtime.take_all(batch.generating)
+        generated: list[Generated] = self.cluster.take_all(batch.generating)
         for own, shard in zip(batch.prompts, shards, strict=True):
             prefetched = submissions_of(own, generated)
             one, other = ([(s.problem.hash, s.response) for s in of] for of in (prefetched, shard))

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import PreTrainedTokenizerBase
 
+from experiments.config.dependencies import set_ray_environment
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, OnFinished, Request
 from experiments.engines.factory import open_engines
@@ -218,10 +219,11 @@ class TorchrunRay(TorchrunRanks):
     cluster: Ray  # on rank 0, once started
 
     def start_workers(self, config: RunConfig) -> None:
-        from experiments.runtime.ray import Ray
-
         for name in [name for name in os.environ if name.startswith("TORCHELASTIC_")]:
             del os.environ[name]  # or torch takes an actor for one of torchrun's processes
+        set_ray_environment(config.runtime.address)  # which Ray reads as it is imported
+        from experiments.runtime.ray import Ray
+
         self.cluster = Ray(config)
 
     def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
