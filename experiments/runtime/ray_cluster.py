@@ -32,9 +32,7 @@ class Cluster:
         host, _, port = (address or "").rpartition(":")
         with _signal_handlers_kept():
             try:
-                if (
-                    host and port.isdecimal()
-                ):  # at once: Ray tries for minutes and logs twenty lines
+                if host and port.isdecimal():  # Ray itself would try for minutes
                     socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
                 for attempts_left in reversed(range(START_ATTEMPTS)):
                     try:
