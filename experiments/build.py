@@ -15,10 +15,10 @@ from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.task import Task
 from experiments.config.schema import RunConfig
+from experiments.engine_check import LogprobCheck
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
-from experiments.evaluation.logprob_check import LogprobCheck
 from experiments.learner.learner import Learner
 from experiments.learner.memory_check import check_memory
 from experiments.policy import loading
@@ -29,7 +29,7 @@ from experiments.replay.sample_log import SampleLog
 from experiments.rollout.batch_sources import BatchSource, observations_hash, open_batches
 from experiments.rollout.conversations import Dialogue, dialogue_of
 from experiments.rollout.environments import Environments
-from experiments.rollout.generation import overlaps
+from experiments.rollout.generate import overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
 from experiments.rollout.problem_facts import (
     checker_facts,
@@ -39,10 +39,10 @@ from experiments.rollout.problem_facts import (
     task_counts,
 )
 from experiments.rollout.prompts import Prompts, encode_prompts
-from experiments.rollout.reward_shaping import RewardShaping
+from experiments.rollout.rewards import RewardShaping
 from experiments.rollout.rollouts import response_limit
 from experiments.run_dir.activity import Activity
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.run_dir.records import Records
 from experiments.runtime.base import SINGLE_PROCESS, Runtime
 from experiments.runtime.worker import WorkerParts, build_worker_parts

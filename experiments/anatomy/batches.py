@@ -21,7 +21,7 @@ from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.policy import loading
 from experiments.policy.policy import Policy
-from experiments.rollout.generation import Responder
+from experiments.rollout.generate import Responder
 from experiments.rollout.rollouts import Rollouts
 from experiments.run_dir.records import Records
 from experiments.sample import Origin, PromptedProblem, Sample

@@ -18,7 +18,7 @@ from experiments.learner.learner import Learner
 from experiments.policy import loading
 from experiments.policy.policy import Policy, copy_weights
 from experiments.rollout.initial_values import InitialValues
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Sample
 
 PARTS = ("accepted", "rejected", "others")

@@ -30,7 +30,7 @@ from experiments.anatomy.objectives import Objective, objectives, reference_ages
 from experiments.anatomy.options import Options
 from experiments.build import Parts
 from experiments.rollout.initial_values import InitialValues
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.studies.cli import say
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainC
 from experiments.engines.base import Engine, Request, Sampling
 from experiments.errors import UserError
 from experiments.rollout.prompts import encode_prompts
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Completion, Origin, PromptedProblem, Sample, rewarded_samples
 
 if TYPE_CHECKING:

@@ -42,8 +42,8 @@ from experiments.policy.fsdp import whole_tree
 from experiments.policy.policy import Policy
 from experiments.policy.ranks import SINGLE_RANK, RankGroup
 from experiments.run_dir import checkpoints
-from experiments.run_dir.budget import Ledger
 from experiments.run_dir.interrupts import defer_interrupts
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Sample
 
 if TYPE_CHECKING:

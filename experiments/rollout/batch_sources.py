@@ -18,15 +18,18 @@ from experiments.config.validation import accepts_missing_logprobs
 from experiments.engines.base import Engine
 from experiments.errors import UserError
 from experiments.replay.buffer import ReplayBuffer
-from experiments.replay.earlier_runs import EarlierRun
-from experiments.replay.frozen_batches import FrozenBatches
-from experiments.replay.judgement_cache import JudgementCache, JudgingCosts
-from experiments.replay.offline_programs import OfflinePrograms
-from experiments.replay.program_files import ProgramFile
+from experiments.replay.sources import (
+    EarlierRun,
+    FrozenBatches,
+    JudgementCache,
+    JudgingCosts,
+    OfflinePrograms,
+    ProgramFile,
+)
 from experiments.rollout.conversations import Dialogue
 from experiments.rollout.environments import Environments
 from experiments.rollout.rollouts import Rollouts, response_limit
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem, Sample
 
 if TYPE_CHECKING:

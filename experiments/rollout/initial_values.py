@@ -32,8 +32,8 @@ from envs.reward import RewardConfig
 from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Engine, Sampling
 from experiments.rollout.conversations import Dialogue, generation_texts
-from experiments.rollout.generation import Responder
-from experiments.run_dir.budget import Ledger
+from experiments.rollout.generate import Responder
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample, Turn
 from experiments.seeds import seed_for
 

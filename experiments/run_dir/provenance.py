@@ -32,9 +32,9 @@ ROOMS = ("algorithms", "analysis", "envs", "experiments")
 BESIDE = ("envs/sandbox/inside/*.py", "conf/prompt/*.jinja")  # read, not imported
 # They decide on what is shown and recorded, not on what is computed.
 SHOWING = re.compile(
-    r"experiments/run_dir/(activity|loggers|machine|progress|provenance|records|trackio_logger|wandb_logger)\.py"
+    r"experiments/run_dir/(activity|loggers|machine|progress|provenance|records)\.py"
     r"|experiments/config/(command_line|version)\.py"
-    r"|experiments/rollout/(learning_signs|sample_text)\.py"
+    r"|experiments/rollout/(learning_signs)\.py"
     r"|envs/command_line/(command_help|field_docs|readable)\.py"
 )
 SHOWING_PACKAGES = {"matplotlib", "rich", "tabulate", "tensorboard", "trackio", "wandb"}

@@ -11,7 +11,7 @@ from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
 from experiments.policy import loading
 from experiments.rollout.environments import Environments
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -27,7 +27,7 @@ class OurSteps:
 
     def __init__(self, mini: MiniContests, judge: Environment, algorithm: Algorithm) -> None:
         from experiments.engines.hf import HFEngine
-        from experiments.rollout.generation import Responder
+        from experiments.rollout.generate import Responder
 
         self.size = mini.size
         self.step = workload.step_of(algorithm, mini.engine.policy, mini.engine.pad)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from experiments import engine_check
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
 from experiments.engines import vllm
@@ -10,7 +11,6 @@ from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.vllm import Host, VLLMEngine
 from experiments.errors import UserError
-from experiments.evaluation import logprob_check
 from experiments.learner.forward import Tokens, score
 from experiments.policy import loading
 from experiments.policy.policy import Policy
@@ -256,7 +256,7 @@ def monitor(engine, policy, prompts, temperature):
     config = RunConfig(algo=None, engine=EngineConfig(name="vllm"))
     config.train.temperature = temperature
     problems = [PromptedProblem(Problem(str(i), "", (), ()), p) for i, p in enumerate(prompts)]
-    return logprob_check.LogprobCheck(config, engine, Watched(policy, temperature), problems)
+    return engine_check.LogprobCheck(config, engine, Watched(policy, temperature), problems)
 
 
 def test_the_monitor_is_quiet_where_all_is_right(host, policy, prompts):

@@ -11,9 +11,9 @@ from experiments.benchmarks import workload
 from experiments.benchmarks.workload import BatchSize, MiniContests
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
 from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
+from experiments.engine_check import BOUNDS, LogprobCheck, mismatch
 from experiments.engines.base import Sampling
 from experiments.engines.vllm import Host, VLLMEngine
-from experiments.evaluation.logprob_check import BOUNDS, LogprobCheck, mismatch
 from experiments.learner.forward import Tokens, score
 from experiments.policy import loading
 from experiments.policy.lora import adapted

@@ -10,13 +10,13 @@ from algorithms.grpo import GRPO, GRPOConfig
 from envs.feedback import Feedback
 from envs.problem import Judgement, Problem, Test, Verdict
 from experiments.config.schema import TrainConfig
+from experiments.engine_check import kl_to_base
 from experiments.engines.hf import HFEngine
-from experiments.evaluation.divergence import kl_to_base
 from experiments.learner.learner import Learner
 from experiments.policy.policy import Policy
 from experiments.rollout.conversations import Dialogue
 from experiments.rollout.observations import ObservationEncoder
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem
 from tests.experiments.compose import config
 

@@ -8,8 +8,8 @@ import torch
 
 from envs.problem import Problem
 from experiments.config.schema import EngineConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.engine_check import LogprobCheck, mismatch
 from experiments.engines.hf import HFEngine
-from experiments.evaluation.logprob_check import LogprobCheck, mismatch
 from experiments.learner.forward import score
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted, trained

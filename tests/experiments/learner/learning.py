@@ -12,7 +12,7 @@ from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.learner.learner import Learner
 from experiments.policy.policy import Policy
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
 
 ALGORITHMS = {

@@ -45,7 +45,7 @@ from experiments.learner.shapes import shape_of, shape_of_json
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 PAIRS = [("float32", True), ("bfloat16", False)]  # of precision, and whether the head is tied

@@ -15,7 +15,7 @@ from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
 from experiments.policy import loading, lora
 from experiments.policy.policy import Policy, copy_weights
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 SPO_GROUP = SPO(SPOConfig(learning_rate=1e-2), 1.0)

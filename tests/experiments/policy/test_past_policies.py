@@ -13,7 +13,7 @@ from experiments.learner.batching import pack
 from experiments.learner.learner import Learner
 from experiments.policy import lora
 from experiments.policy.policy import Policy
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 

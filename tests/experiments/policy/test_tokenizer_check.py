@@ -9,7 +9,7 @@ import pytest
 from experiments.config.schema import ModelConfig
 from experiments.policy import loading
 from experiments.policy.tokenizer_check import check_vocabulary
-from experiments.replay.offline_programs import encode_response
+from experiments.replay.sources import encode_response
 from experiments.trainer import train
 from tests.errors_page import row_of
 from tests.experiments.compose import config

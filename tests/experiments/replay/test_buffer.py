@@ -10,11 +10,11 @@ from experiments.config.schema import ReplayConfig
 from experiments.errors import UserError
 from experiments.replay import sample_log
 from experiments.replay.buffer import ReplayBuffer
-from experiments.replay.judgement_cache import JudgingCosts
 from experiments.replay.sample_log import SampleLog, samples_of
+from experiments.replay.sources import JudgingCosts
 from experiments.run_dir import checkpoints
 from experiments.run_dir.atomic_files import write_arrow
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Turn
 from tests.experiments.rollout.stored import prompt, sample
 

@@ -12,7 +12,7 @@ from envs.reward import RewardConfig
 from envs.sandbox.embedded import EmbeddedSandbox
 from experiments.engines.base import Engine, Sampling
 from experiments.errors import UserError
-from experiments.evaluation.turn_verdicts import turn_verdicts
+from experiments.evaluation import turn_verdicts
 from experiments.rollout.conversations import (
     Dialogue,
     dialogue_of,
@@ -20,10 +20,10 @@ from experiments.rollout.conversations import (
     observation_text,
     turns_of,
 )
-from experiments.rollout.generation import Responder
+from experiments.rollout.generate import Responder
 from experiments.rollout.observations import ObservationEncoder
-from experiments.run_dir.budget import Ledger
 from experiments.run_dir.flops import ModelFlops, Text
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Completion, Origin, PromptedProblem, Turn
 from tests.experiments.compose import config
 
@@ -227,7 +227,7 @@ def test_a_failure_of_the_judge_ends_it_without_a_reward(talk, monkeypatch):
         return [Judgement(Verdict.INFRA_ERROR, 0, 1, 0, CRASH) for _ in submissions]
 
     monkeypatch.setattr(Judge, "judge", fails)
-    monkeypatch.setattr("experiments.rollout.generation.IncrementalEnvironment", tuple)
+    monkeypatch.setattr("experiments.rollout.generate.IncrementalEnvironment", tuple)
     (sample,) = talk([SQUARE], {"square": [CRASH + EOS, RIGHT + EOS]})
     assert sample.reward is None and len(sample.turns) == 1
 

@@ -14,10 +14,10 @@ from envs.reward import RewardConfig
 from envs.sandbox.base import SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox
 from experiments.engines.base import Engine, Sampling
-from experiments.rollout import generation
-from experiments.rollout.generation import Responder
-from experiments.run_dir.budget import Ledger
+from experiments.rollout import generate
+from experiments.rollout.generate import Responder
 from experiments.run_dir.interrupts import raise_interrupts
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Completion, Origin, PromptedProblem
 from tests.experiments.compose import config
 
@@ -107,9 +107,9 @@ def judging_threads():
     ],
 )
 def test_one_core_does_one_thing_at_a_time(cores, given, expected, monkeypatch):
-    monkeypatch.setattr(generation, "default_workers", lambda: cores)
+    monkeypatch.setattr(generate, "default_workers", lambda: cores)
     monkeypatch.setattr("torch.cuda.is_available", lambda: "model.device=cuda" in given)
-    assert generation.overlaps(config(*given)) is expected
+    assert generate.overlaps(config(*given)) is expected
 
 
 def test_the_samples_are_those_of_writing_first_and_judging_then(sandbox):

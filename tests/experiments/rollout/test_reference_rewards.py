@@ -11,8 +11,8 @@ from envs.reward import RewardConfig
 from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Sampling
 from experiments.rollout.initial_values import ReferenceRewards, _record
-from experiments.run_dir.budget import Ledger
 from experiments.run_dir.flops import ModelFlops
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Completion, Origin, PromptedProblem, Sample, Turn
 
 

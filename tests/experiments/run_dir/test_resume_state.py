@@ -12,7 +12,7 @@ from experiments.learner.learner import Learner
 from experiments.policy.loading import frozen_copy
 from experiments.policy.policy import Policy
 from experiments.run_dir import checkpoints
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 

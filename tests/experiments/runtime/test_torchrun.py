@@ -12,16 +12,16 @@ import torch.multiprocessing as mp
 import algorithms
 from algorithms import make
 from experiments.config.schema import EngineConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.engine_check import LogprobCheck
 from experiments.engines.base import Request
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
-from experiments.evaluation.logprob_check import LogprobCheck
 from experiments.learner.learner import Learner
 from experiments.policy import lora
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.loading import frozen_copy
 from experiments.policy.policy import Policy, copy_weights
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.runtime.base import SINGLE_PROCESS
 from experiments.runtime.torchrun import Torchrun
 from experiments.runtime.torchrun_proxies import (

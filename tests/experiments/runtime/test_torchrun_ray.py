@@ -18,7 +18,7 @@ from experiments.learner.learner import Learner
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.runtime.base import SINGLE_PROCESS
 from experiments.runtime.torchrun import NullEngine, TorchrunRay
 from experiments.runtime.torchrun_proxies import SyncedEngine
