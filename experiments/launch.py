@@ -1,4 +1,4 @@
-"""Start runs: one in this process, under its `runtime`, a stopped one again, or jobs under Slurm."""
+"""Start a run: in this process, under its `runtime`, a stopped one again, or jobs under Slurm."""
 
 from __future__ import annotations
 
