@@ -20,7 +20,7 @@ from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.learner.learner import Learner
-from experiments.learner.memory_check import check_memory
+from experiments.learner.memory import check_memory
 from experiments.policy import loading
 from experiments.policy.length_check import check_lengths
 from experiments.policy.model_flops import model_flops
