@@ -155,8 +155,6 @@ class Results:
 
     def quote(self, row: str, column: str, form: str = "") -> str:
         """The text of a number. Raises ValueError if there is none."""
-        if row == "runs":
-            return str(len(self.finished))
         if form == "range" and (means := self._second_halves(row, column.partition(" in ")[0])):
             return f"{_number(min(means), 3)} to {_number(max(means), 3)}"
         if form == "letters" and (letters := self.letters.get((row, column))):
@@ -346,7 +344,7 @@ def leaderboard(root: Path) -> str:
     head += ["generated tokens", "judged programs", "commit", "doubts"]
     parts = [
         "# Leaderboard\n\nWritten by `python -m analysis.results write=true` from the counts of "
-        "all studies beside this page. Means over seeds, with 95 % intervals over seeds and problems. "
+        "all studies beside this page. Means over seeds, 95 % intervals over seeds and problems. "
         "Neighbours are seldom separated: the study's page has the tests. Tokens and programs are "
         "those of one run's training."
     ]
