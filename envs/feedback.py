@@ -18,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from envs.command_line.readable import readable
 from envs.hidden_tests import python_texts, shown_tests
 from envs.judge.checker import comparable
 from envs.problem import Judgement, Problem, Verdict
+from envs.readable import readable
 from envs.tasks.prompts import TEMPLATES, FeedbackTemplate
 
 Kind = Literal["tests", "withheld", "foreign"]

@@ -29,8 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from envs.command_line.command_help import HELP_WORDS, quiet_when_unread, wants_help
-from envs.command_line.readable import MAX_ERROR_CHARS, readable
+from envs.command_line import quiet_when_unread, wants_help
 from envs.environment import Submission
 from envs.feedback import Feedback
 from envs.hidden_tests import shown_tests
@@ -39,6 +38,7 @@ from envs.judge.grading import Grade, Summary
 from envs.judge.judge import Judge
 from envs.judge.session import JudgingSession, PendingProgram
 from envs.problem import Judgement, Problem, Test, Verdict
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.sandbox.base import Execution, Job, KeepGoing, Outcome, Sandbox, SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.show import find_problem
@@ -315,7 +315,7 @@ def _with_file(argv: Sequence[str]) -> list[str]:
     bare = [word for word in argv if word == "-" or not (word[:1] == "-" or "=" in word)]
     if len(bare) > 1 and not wants_help(argv):
         raise ValueError(f"{' and '.join(bare[:2])}: give one FILE; options are key=value")
-    return [f"file={word}" if word in bare and word not in HELP_WORDS else word for word in argv]
+    return [f"file={word}" if word in bare and not wants_help([word]) else word for word in argv]
 
 
 def _message(error: Exception) -> str:

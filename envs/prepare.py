@@ -17,14 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 from envs.cache_folder import cache_root
-from envs.command_line.command_help import quiet_when_unread, wants_help
-from envs.command_line.readable import MAX_ERROR_CHARS, readable
+from envs.command_line import quiet_when_unread, wants_help
 from envs.problem import Problem
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.tasks import open_task
 from envs.tasks.first_rows import first_row_hints
 from envs.tasks.selection import StoredProblems, checker_languages, strengths
 from envs.tasks.task import Task
-from envs.tasks.task_cli import task_config, task_help
+from envs.tasks.task_cli import print_task_help, task_config
 from envs.validation.problem_quality import cheap_earnings, earnings_line
 
 
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     arguments = sys.argv[1:] if argv is None else argv
     if wants_help(arguments):
-        print((__doc__ or "").strip(), *task_help(arguments), sep="\n")
+        print_task_help(None, arguments, doc=__doc__)
         return 0
     try:
         config = task_config(arguments)

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from envs.command_line.command_help import quiet_when_unread, wants_help
-from envs.command_line.readable import MAX_ERROR_CHARS, readable
+from envs.command_line import quiet_when_unread, wants_help
 from envs.problem import Problem
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.show import find_problem
 from envs.tasks import Task, open_task
 from experiments.config.command_line import spelt_out

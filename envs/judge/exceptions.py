@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 MAX_EXCEPTION_CHARS = 500
 

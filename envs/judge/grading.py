@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from envs.command_line.readable import readable
 from envs.judge.checker import check
 from envs.judge.exceptions import exception_text, without_addresses
 from envs.judge.returned_values import shown_result
 from envs.problem import Judgement, Problem, Verdict
+from envs.readable import readable
 from envs.sandbox.base import Execution, Outcome
 
 MAX_DETAIL_CHARS = 500

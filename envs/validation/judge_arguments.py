@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from envs.command_line.command_help import argument_lines, wants_help
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import CONF, parse_arguments, wants_help, yaml_lines
 from envs.judge.judge import JudgeConfig
 from envs.tasks.config import TaskConfig
 from envs.tasks.task_cli import parse_task_arguments, print_task_help
@@ -31,7 +31,7 @@ def parse_judge_arguments(
     print the help and end the process.
     """
     if wants_help(argv):
-        judge_keys = argument_lines(JudgeConfig, "judge.")
+        judge_keys = yaml_lines(CONF / "judge.yaml", asdict(JudgeConfig()), "judge.")
         print_task_help(schema, argv, ["", "Keys of the judge:", *judge_keys])
     judge_arguments = [word.removeprefix("judge.") for word in argv if word.startswith("judge.")]
     others = [word for word in argv if not word.startswith("judge.")]

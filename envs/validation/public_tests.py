@@ -24,13 +24,13 @@ from pydantic import NonNegativeInt
 from rich.console import Console
 from rich.text import Text
 
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.readable import MAX_ERROR_CHARS, readable
+from envs.command_line import quiet_when_unread
 from envs.environment import Submission
 from envs.feedback import Feedback
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Judgement, Problem, Verdict
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.sandbox.base import SandboxError
 from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.show import open_whole

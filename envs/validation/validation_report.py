@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from envs.cheap_programs import CHEAP_PROGRAMS
-from envs.command_line.readable import readable
 from envs.problem import Judgement, Verdict
+from envs.readable import readable
 from envs.validation.judge_errors import ErrorRates
 from envs.validation.labelled_programs import CHEAP, KINDS, LabelledProgram
 from envs.validation.several_answers import AnswerEvidence

@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from envs.command_line.readable import readable
 from envs.problem import Test
+from envs.readable import readable
 from envs.sandbox.base import Execution, Outcome
 
 PROGRAM = "program"  # the checker of a problem that a checker program decides

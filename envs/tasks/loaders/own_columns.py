@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from envs.command_line.config_parsing import did_you_mean
+from envs.command_line import did_you_mean
 from envs.tasks.config import FieldsConfig
 from envs.tasks.parsers import field_parsers
 from envs.tasks.parsers.field_parsers import Row, SkipRow

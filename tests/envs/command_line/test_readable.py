@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from envs.command_line.readable import UNSAFE, readable
 from envs.judge.grading import grade, judgement, summarize
 from envs.problem import Problem, Test
+from envs.readable import UNSAFE, readable
 from envs.sandbox.base import Execution, Outcome
 from envs.show import main
 from envs.validation.validation_report import Report, show
