@@ -63,7 +63,7 @@ LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 SHARES = ("pass@", "distinct", "area")  # columns that are written as .473; others as 1,234
 QUOTE = re.compile(r"<!--= ?(.*?) ?-->")
 BLOCK = re.compile(
-    r"(<!-- (table|differences|claims)(?:: (.*?))? -->\n\n).*?(\n*<!-- end -->)", re.S
+    r"(<!-- (table|differences|claims)(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S
 )
 LEADERBOARD_METRICS = ("pass@1", "pass@10", "distinct_of_5")
 
@@ -211,7 +211,7 @@ class Results:
             cells = [self.cell(arm, column) for column in columns]
             texts = [cell.text() if cell else "–" for cell in cells]
             marks = [self.letters.get((arm, column), "") for column in columns]
-            if any(cells):
+            if set(texts) != {"–"}:
                 rows.append([arm, *(f"{t} {m}".strip() for t, m in zip(texts, marks, strict=True))])
         return table(["arm", *columns], rows)
 
@@ -284,7 +284,7 @@ def checked(page: Path, root: Path) -> tuple[str, list[str], int]:
 
     def written(match: re.Match[str]) -> str:
         columns = [name.strip() for name in (match[3] or "").split(";")]
-        return f"{match[1]}{results_of(own).block(match[2], columns)}{match[4]}"
+        return f"{match[1]}{results_of(own).block(match[2], columns)}\n\n<!-- end -->"
 
     right = BLOCK.sub(written, text)
     if right != text:

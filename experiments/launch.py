@@ -169,7 +169,7 @@ def run_alone(config: RunConfig, folder: Path | None = None) -> int:
     if outcome.status == "finished":
         from rich.console import Console
 
-        from analysis.run_change import before_after_table
+        from analysis.rendering import before_after_table
 
         Console().print(before_after_table(outcome.folder))
     print(f"run folder: {outcome.folder}")

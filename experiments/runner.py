@@ -63,7 +63,7 @@ class End:
 class Job:
     """One run of several."""
 
-    label: str  # unique among the jobs, and valid as a file name
+    label: str  # unique among the jobs
     overrides: tuple[str, ...]  # as on run.py's command line
     config: RunConfig  # of these overrides
     parents: dict[str, Job] = field(default_factory=dict)  # key of TAKES → job that ends before
@@ -143,7 +143,7 @@ class Runner:
             say(f"{job.label} {'resumes' if found.folder else 'starts'}; output: {log}")
             self.running[job] = _start_process(job, log, self.workers, self.again)
             return None
-        say(f"{job.label}: {' '.join(job.overrides)}")
+        say(f"{job.label} {'resumes' if found.folder else 'starts'}")
         from experiments.launch import run_one
 
         outcome = run_one(job.config, found.folder, in_sweep=not self.live)
@@ -251,7 +251,8 @@ def changed(job: Job) -> str:
 
 def log_of(job: Job) -> Path:
     """Return the file of a job's output, where it has a process of its own."""
-    return Path(job.config.output_dir) / job.config.name / "logs" / f"{job.label}.log"
+    name = job.label.replace("/", "_")[:120]
+    return Path(job.config.output_dir) / job.config.name / "logs" / f"{name}.log"
 
 
 def _start_process(job: Job, log: Path, at_once: int, again: Again) -> subprocess.Popen:
@@ -420,7 +421,7 @@ def sweep_jobs(overrides: Sequence[Sequence[str]], configs: Sequence[RunConfig])
     jobs = []
     for number, (own, config) in enumerate(zip(overrides, configs, strict=True), 1):
         label = " ".join([f"{number:0{width}}", *(word for word in own if word not in shared)])
-        jobs.append(Job(label.replace("/", "_")[:120], tuple(own), config))
+        jobs.append(Job(label, tuple(own), config))
     return jobs
 
 
