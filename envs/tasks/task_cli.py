@@ -1,9 +1,10 @@
-"""Task arguments of commands that need no model: show, prepare, validate."""
+"""Arguments of the commands that need no model, show and validate: task, sandbox, judge."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Literal, TypeVar, cast
 
 from omegaconf import OmegaConf
 
@@ -17,35 +18,44 @@ from envs.command_line import (
     yaml_lines,
 )
 from envs.composition import composed
+from envs.judge.judge import JudgeConfig
 from envs.tasks.config import TaskConfig
 
 T = TypeVar("T")
 
+SandboxKind = Literal["auto", "docker", "embedded"]
 
-def parse_task_arguments(schema: type[T], argv: Sequence[str]) -> tuple[TaskConfig, T]:
-    """Parse a command's task arguments, and its own into `schema`. Raises ValueError.
 
-    With --help among them: print the help and end the process.
+def parse_judge_arguments(
+    schema: type[T], argv: Sequence[str], task_defaults: Sequence[str] = ()
+) -> tuple[TaskConfig, T, JudgeConfig]:
+    """Parse a command's arguments for its task, itself and the judge. Raises ValueError.
+
+    `task_defaults` are arguments that stand before those of the command line. With --help among
+    them: print the help and end the process.
     """
+    task = [word for word in argv if _is_task_argument(word)]
     if wants_help(argv):
-        print_task_help(schema, argv)
-    task_arguments = [argument for argument in argv if _is_task_argument(argument)]
-    others = [argument for argument in argv if not _is_task_argument(argument)]
-    options = parse_arguments(schema, others)
-    return task_config(task_arguments), options
+        print_help(schema)
+        print(*_help_lines(task), sep="\n")
+        raise SystemExit(0)
+    judge = [word.removeprefix("judge.") for word in argv if word.startswith("judge.")]
+    own = [word for word in argv if not (word.startswith("judge.") or _is_task_argument(word))]
+    try:
+        judge_config = parse_arguments(JudgeConfig, judge)
+    except ValueError as error:
+        raise ValueError(f"judge.KEY=VALUE: {error}") from error
+    return task_config([*task_defaults, *task]), parse_arguments(schema, own), judge_config
 
 
-def print_task_help(
-    schema: type | None, argv: Sequence[str], more: Iterable[str] = (), doc: str | None = None
-) -> NoReturn:
-    """Print a command's help, the tasks, the keys of the chosen one and `more`; end the process."""
-    print_help(schema, doc)
-    print("", "task=NAME, a file of conf/task/:", *choice_lines(CONF / "task"), sep="\n")
-    chosen = [argument for argument in argv if _is_task_argument(argument)]
-    values = plain_task(chosen)
-    keys = yaml_lines(CONF / "task" / f"{values['name']}.yaml", values, "task.")
-    print("", f"Keys of {' '.join(chosen) or 'task=mini'}:", *keys, *more, sep="\n")
-    raise SystemExit(0)
+def _help_lines(task: Sequence[str]) -> Iterator[str]:
+    """The tasks, the keys of the chosen one, and those of the judge."""
+    values = plain_task(task)
+    yield from ("", "task=NAME, a file of conf/task/:", *choice_lines(CONF / "task"))
+    yield from ("", f"Keys of task={values['name']}:")
+    yield from yaml_lines(CONF / "task" / f"{values['name']}.yaml", values, "task.")
+    yield from ("", "Keys of the judge:")
+    yield from yaml_lines(CONF / "judge.yaml", asdict(JudgeConfig()), "judge.")
 
 
 def _is_task_argument(argument: str) -> bool:

@@ -93,8 +93,7 @@ def _of_batches(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         f"train.minibatches={t.minibatches} of train.prompts={t.prompts}: each optimiser step "
         "needs at least one prompt; use at most train.prompts",
     )
-    least = needs.least_group if needs.groups else 1
-    least = max(least, 2) if t.resample_zero_variance else least
+    least = max(needs.groups, 2 if t.resample_zero_variance else 1)
     yield (
         t.group_size < least,
         f"train.group_size={t.group_size} under algo={c.algo.name} with "
@@ -182,7 +181,7 @@ def _of_objective(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         "needs all tests to run; use judge.early_stop=false",
     )
     yield (
-        reward.overlong is not None and needs.success,
+        reward.overlong is not None and needs.best_reward == "success",
         f"task.reward.overlong={reward.overlong} {under}: it takes a response for accepted only "
         "at the best reward, so the penalty would turn long accepted responses into failures; use "
         "null, or an objective that reads the reward's size, such as grpo or spo",
@@ -198,9 +197,8 @@ def _of_objective(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         f"task.feedback=foreign {under}: a response of the reference would depend on the prompts "
         "that are generated with it; use task.feedback=tests or withheld (SPO: or algo.q0=group)",
     )
-    own_correction = needs.average is not None or needs.start
     yield (
-        t.correction != "none" and (not needs.behaviour or needs.anchored or own_correction),
+        t.correction != "none" and needs.behaviour != "ratio",
         f"train.correction={t.correction} {under}: it has no ratio to correct, or a correction of "
         "its own; use train.correction=none",
     )
@@ -230,9 +228,9 @@ def _of_reference(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         "train.reference_every=null, or SPO's algo.q0=group",
     )
     yield (
-        needs.reincarnation is not None,
-        f"{setting}: it replaces the reference itself after {needs.reincarnation} batches; use "
-        "train.reference_every=null, or algo.reincarnate_at=null",
+        "reference" in needs.copies,
+        f"{setting}: it replaces the reference itself; use train.reference_every=null, or "
+        "algo.reincarnate_at=null",
     )
     yield (
         c.train.missing_logprobs == "reference",

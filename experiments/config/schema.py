@@ -26,7 +26,7 @@ from algorithms.tensors import CORRECTION_BOUNDS, Correction
 from envs.command_line import parse_values
 from envs.import_by_name import load_function
 from envs.judge.judge import JudgeConfig
-from envs.sandbox.select import SandboxConfig
+from envs.sandbox import SandboxConfig
 from envs.tasks.config import TaskConfig
 from experiments.config.checks import validate
 from experiments.errors import UserError
