@@ -40,7 +40,8 @@ def run(arguments: Sequence[str]) -> int:
     from experiments.config.help import shown_text
     from experiments.config.version import version_text
     from experiments.launch import resume, run_alone
-    from experiments.runner import check_runs, run_sweep
+    from experiments.runner import check_runs
+    from experiments.sweep import run_sweep
 
     if "--version" in arguments:
         print(version_text())

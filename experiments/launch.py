@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.errors import UserError, is_expected, one_line
-from experiments.run_dir.interrupts import ignore_interrupts, interrupt, raise_interrupts
+from experiments.run_dir.interrupts import ignore_interrupts
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from experiments.config.schema import RunConfig
     from experiments.runtime.torchrun import Torchrun, TorchrunRay
     from experiments.trainer import Outcome
@@ -194,54 +191,3 @@ def resume(arguments: Sequence[str]) -> int:
     if is_rank_zero() and (kinds := changes(folder, config)):
         print(f"WARNING: the steps so far are of other {', '.join(kinds)}", file=sys.stderr)
     return run_alone(config, folder)
-
-
-# Slurm.
-
-
-def submit(arguments: Sequence[str]) -> None:
-    """Run a sweep with Hydra's launcher, which submits each job to Slurm; return when all ended."""
-    import hydra
-
-    from experiments.config.composition import CONF
-
-    sys.argv[1:] = arguments
-    hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(_submitted)()
-
-
-def _submitted(composed: DictConfig) -> None:
-    """Run, resume or keep one job, in the process that submitit starts it in."""
-    from experiments.config.schema import parse
-    from experiments.runner import state
-
-    config = parse(composed)
-    found = state(config)
-    if not found.kept:
-        with _ending_with_a_checkpoint():
-            run_alone(config, found.folder)
-
-
-@contextmanager
-def _ending_with_a_checkpoint() -> Iterator[None]:
-    """Interrupt the run at the signals of submitit: scancel's, and the one before a time limit.
-
-    Afterwards submitit's own handler has its turn, which requeues a job that was preempted.
-    """
-    caught: list[int] = []
-    numbers = (signal.SIGUSR1, signal.SIGUSR2)
-    handlers = {n: handler for n in numbers if callable(handler := signal.getsignal(n))}
-
-    def warned(number: int, _: object) -> None:
-        caught.append(number)
-        interrupt()
-
-    for number in handlers:
-        signal.signal(number, warned)
-    raise_interrupts()
-    with suppress(KeyboardInterrupt):  # before the run had anything to save
-        yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-    for number in caught[:1]:
-        with suppress(Exception):  # of a time limit it raises an error, which is none of the run
-            handlers[signal.Signals(number)](number, None)

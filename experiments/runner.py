@@ -16,22 +16,20 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from omegaconf import OmegaConf
 from pydantic import BeforeValidator, PositiveInt
 
-from envs.command_line import parse_arguments
-from experiments.config.composition import config_of, jobs_of
+from experiments.config.composition import config_of
 from experiments.config.resume import is_finished
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.gpus import ANY_GPU, claim_gpu, visible_gpus
 from experiments.run_dir.atomic_files import check_unlocked
 from experiments.run_dir.interrupts import (
-    exit_on_interrupt,
     raise_interrupts,
     terminate_with_parent,
 )
@@ -317,6 +315,21 @@ def _end_all(processes: Sequence[subprocess.Popen]) -> None:
             continue
 
 
+def check_runs(configs: Sequence[RunConfig], starts: bool = True) -> None:
+    """Raise UserError for what would end one of these runs at its start.
+
+    `starts`: they start now, on this machine.
+    """
+    from experiments.config.preflight import check_before_start, make_output_folder
+    from experiments.launch import check_launch
+
+    for config in configs:
+        check_launch(config)
+    for folder in {config.output_dir for config in configs}:
+        make_output_folder(folder)
+    check_before_start(configs, starts)
+
+
 # The table at the end.
 
 
@@ -340,91 +353,3 @@ def print_table(jobs: Sequence[Job]) -> int:
     for job in failures:
         print(f"{job.end.status}: {job.label}: {job.end.error}")
     return len(failures)
-
-
-# Sweeps.
-
-
-@dataclass
-class SweepOptions:
-    """The keys of a sweep itself."""
-
-    # processes at once; by default one for each GPU if there are several, else jobs run here
-    jobs: Workers | None = None
-    again: Again = "never"  # always: begin all runs anew, also those that have finished
-
-
-def run_sweep(arguments: Sequence[str]) -> int:
-    """Run every combination of a command line with -m; returns the exit status.
-
-    Raises UserError, before the first run, if any job is invalid.
-    """
-    from experiments.launch import FAILED, INTERRUPTED, submit, torchrun_ranks
-
-    keys = [each.name for each in fields(SweepOptions)]
-    own = [word for word in arguments if word.partition("=")[0] in keys]
-    words = [word for word in arguments if word not in own and not word.startswith("hydra")]
-    slurm = len(words) + len(own) < len(arguments)
-    try:
-        options = parse_arguments(SweepOptions, own)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    if torchrun_ranks():
-        raise UserError("torchrun with -m: start the jobs one by one, each with torchrun")
-    overrides = jobs_of(words)
-    configs = [config_of(job) for job in overrides]
-    jobs = sweep_jobs(overrides, configs)
-    check_runs(configs)
-    interrupted = False
-    try:
-        if slurm:
-            exit_on_interrupt("interrupted; submitted jobs go on; scancel ends one")
-            submit([word for word in arguments if word not in own])
-            for job in jobs:
-                job.end = state(job.config)
-        else:
-            workers = options.jobs or 0
-            if claim_own_gpu(jobs):
-                workers = 0
-            elif options.jobs is None and configs[0].model.device in ANY_GPU:
-                workers = len(visible_gpus()) if len(visible_gpus()) > 1 else 0
-            Runner(jobs, workers, options.again).run()
-    except KeyboardInterrupt:
-        interrupted = True
-    failures = print_table(jobs)
-    if folders := ",".join(map(str, runs_of(jobs))):
-        print(f"report: make report RUNS={folders}")
-    if interrupted:
-        print(RESUMES)
-    return INTERRUPTED if interrupted else FAILED if failures else 0
-
-
-def check_runs(configs: Sequence[RunConfig], starts: bool = True) -> None:
-    """Raise UserError for what would end one of these runs at its start.
-
-    `starts`: they start now, on this machine.
-    """
-    from experiments.config.preflight import check_before_start, make_output_folder
-    from experiments.launch import check_launch
-
-    for config in configs:
-        check_launch(config)
-    for folder in {config.output_dir for config in configs}:
-        make_output_folder(folder)
-    check_before_start(configs, starts)
-
-
-def sweep_jobs(overrides: Sequence[Sequence[str]], configs: Sequence[RunConfig]) -> list[Job]:
-    """Return the jobs of a sweep, labelled by their number and what not all of them share."""
-    shared = set.intersection(*map(set, overrides))
-    width = len(str(len(overrides)))
-    jobs = []
-    for number, (own, config) in enumerate(zip(overrides, configs, strict=True), 1):
-        label = " ".join([f"{number:0{width}}", *(word for word in own if word not in shared)])
-        jobs.append(Job(label, tuple(own), config))
-    return jobs
-
-
-def runs_of(jobs: Sequence[Job]) -> list[Path]:
-    """Return the folders that have runs of these jobs, each once."""
-    return list(dict.fromkeys(job.end.folder.parent for job in jobs if job.end.folder))
