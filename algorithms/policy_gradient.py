@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 class GroupOptions(Options):
     """Common options."""
 
-    aggregate: Aggregate = "token_mean"  # how the loss averages over tokens and responses
-    constant_length: PositiveInt = 1  # aggregate=constant: the divisor; 1 sums a response's tokens
+    aggregate: Aggregate
+    constant_length: PositiveInt
 
 
 class GroupReinforce(Algorithm):
@@ -99,8 +99,8 @@ def centred(batch: Batch, rewards: Tensor) -> Tensor:
 class RLOOOptions(GroupOptions):
     """Options of RLOO."""
 
-    kl_coef: NonNegativeFloat = 0.03  # weight of a response's k1 in its reward; 0: no reference
-    max_lag: NonNegativeInt = 0  # greatest staleness in steps, since there is no ratio
+    kl_coef: NonNegativeFloat
+    max_lag: NonNegativeInt
 
 
 class RLOO(GroupReinforce):
@@ -117,9 +117,8 @@ class RLOO(GroupReinforce):
         with_kl = self.config.kl_coef > 0
         return Needs(
             reference=with_kl,
-            groups=True,
-            behaviour=with_kl,
-            anchored=with_kl,
+            groups=2,
+            behaviour="own" if with_kl else "",
             max_lag=self.config.max_lag,
         )
 
@@ -136,9 +135,9 @@ class RLOO(GroupReinforce):
 class ReinforcePPOptions(Options):
     """Options of REINFORCE++."""
 
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
-    kl_coef: NonNegativeFloat = 0.01  # weight of each token's k1 in the reward; 0: no reference
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+    kl_coef: NonNegativeFloat
 
 
 class ReinforcePP(Algorithm):
@@ -155,7 +154,7 @@ class ReinforcePP(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(reference=self.config.kl_coef > 0, behaviour=True)
+        return Needs(reference=self.config.kl_coef > 0, behaviour="ratio")
 
     def prepare(self, batch: Batch) -> Batch:
         returns = monte_carlo_returns(batch, gamma=1.0, kl_coef=self.config.kl_coef)
@@ -181,8 +180,8 @@ class ReinforcePP(Algorithm):
 class OPMDOptions(GroupOptions):
     """Options of OPMD."""
 
-    tau: PositiveFloat = 1.0  # weight of the KL to the rollout policy; to first order: 1/(1 + τ)
-    baseline: Literal["mean", "log_mean_exp"] = "mean"  # of a group: mean R or τ log mean e^{R/τ}
+    tau: PositiveFloat
+    baseline: Literal["mean", "log_mean_exp"]
 
 
 class OPMD(GroupReinforce):
@@ -196,7 +195,7 @@ class OPMD(GroupReinforce):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, off_policy=True)
+        return Needs(groups=2, off_policy=True)
 
     def advantages(self, batch: Batch) -> Tensor:
         tau, size = self.config.tau, batch.group_size
@@ -216,7 +215,7 @@ class OPMD(GroupReinforce):
 class AsymREOptions(GroupOptions):
     """Options of AsymRE."""
 
-    delta_v: float = -0.1  # δV, added to the group's mean; ≥ 0 loses support off-policy (the paper)
+    delta_v: float
 
 
 class AsymRE(GroupReinforce):
@@ -230,7 +229,7 @@ class AsymRE(GroupReinforce):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, off_policy=True)
+        return Needs(groups=2, off_policy=True)
 
     def advantages(self, batch: Batch) -> Tensor:
         return centred(batch, batch.rewards) - self.config.delta_v
@@ -245,7 +244,7 @@ ROUNDING = 1e-3
 class TOPROptions(GroupOptions):
     """Options of TOPR."""
 
-    baseline: float = 0.5  # c of R − c, in units of reward
+    baseline: float
 
 
 class TOPR(GroupReinforce):
@@ -262,7 +261,7 @@ class TOPR(GroupReinforce):
 
     @property
     def needs(self) -> Needs:
-        return Needs(behaviour=True, anchored=True, off_policy=True)
+        return Needs(behaviour="own", off_policy=True)
 
     def prepare(self, batch: Batch) -> Batch:
         batch = super().prepare(batch)
@@ -292,9 +291,9 @@ class TOPR(GroupReinforce):
 class PassAtKOptions(GroupOptions):
     """Options of PKPO and Pass@k training."""
 
-    k: PositiveInt = 4  # of the pass@k that is trained; at most train.group_size
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
+    k: PositiveInt
+    clip_low: BelowOne
+    clip_high: PositiveFloat
 
 
 def miss_probability(n: Tensor, wrong: Tensor, k: int) -> Tensor:
@@ -323,7 +322,7 @@ class PassAtK(GroupReinforce):
     @property
     def needs(self) -> Needs:
         least = max(2, self.config.k)
-        return Needs(groups=True, least_group=least, behaviour=True, best_reward=True, success=True)
+        return Needs(groups=least, behaviour="ratio", best_reward="success")
 
     def counts(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """(accepted bool, the group's n, the group's c), all (batch,), of kept rows."""

@@ -53,10 +53,9 @@ Anchor = Literal["reference", "behaviour"]
 class SquaredRegressionOptions(Options):
     """Options of GVPO, TBA and CoPG."""
 
-    beta: PositiveFloat = 0.1  # weight of the log-ratio against the reward, in units of reward
-    # of the squares of a group. variance: GVPO's; balance: TBA's; pairs: CoPG's
-    scale: Literal["variance", "balance", "pairs"] = "variance"
-    anchor: Anchor = "reference"  # of the log-ratio; behaviour, the rollout policy: no optimum
+    beta: PositiveFloat
+    scale: Literal["variance", "balance", "pairs"]
+    anchor: Anchor
 
 
 def anchor_sum(logp: Tensor, batch: Batch, anchor: Anchor) -> Tensor:
@@ -81,9 +80,8 @@ class SquaredRegression(Algorithm):
         return Needs(
             reference=to_reference,
             off_policy=to_reference,
-            behaviour=not to_reference,
-            anchored=not to_reference,
-            groups=True,
+            behaviour="" if to_reference else "own",
+            groups=2,
             policy=True,
             by_group=True,
         )
@@ -115,9 +113,9 @@ class SquaredRegression(Algorithm):
 class AStarPOOptions(Options):
     """Options of A*-PO."""
 
-    beta: PositiveFloat = 1e-3  # weight of the log-ratio, the paper's β2
-    value_beta: PositiveFloat = 0.5  # β of the soft value, the paper's β1
-    q0_samples: PositiveInt = 8  # reference responses to each prompt for the soft value
+    beta: PositiveFloat
+    value_beta: PositiveFloat
+    q0_samples: PositiveInt
 
 
 class AStarPO(Algorithm):
@@ -133,12 +131,11 @@ class AStarPO(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(
-            reference=True,
-            off_policy=True,
-            initial_value="monte_carlo",
-            initial_value_beta=self.config.value_beta,
-        )
+        return Needs(reference=True, off_policy=True, initial_value="monte_carlo")
+
+    @property
+    def initial_value_beta(self) -> float:
+        return self.config.value_beta
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         h, share = anchor_sum(policy.logp, batch, "reference"), batch.sequence_share
@@ -150,7 +147,7 @@ class AStarPO(Algorithm):
 class KimiOptions(Options):
     """Options of Kimi's policy mirror descent."""
 
-    tau: PositiveFloat = 0.01  # weight of the squared log-ratio; unpublished, OpenKimi's
+    tau: PositiveFloat
 
 
 class Kimi(Algorithm):
@@ -166,7 +163,7 @@ class Kimi(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, behaviour=True, anchored=True)
+        return Needs(groups=2, behaviour="own")
 
     def prepare(self, batch: Batch) -> Batch:
         mean = group_mean(batch.rewards, batch.keep, batch.group_size)
@@ -183,8 +180,8 @@ class Kimi(Algorithm):
 class DROOptions(CriticOptions):
     """Options of DRO-V."""
 
-    beta: PositiveFloat = 1.0  # weight of the log-ratio, in units of reward; the paper's τ
-    value_coef: NonNegativeFloat = 1.0  # weight of the value's part
+    beta: PositiveFloat
+    value_coef: NonNegativeFloat
 
 
 def prompt_value(values: Tensor, mask: Tensor) -> Tensor:
@@ -233,7 +230,7 @@ class DRO(Algorithm):
 class PairOptions(Options):
     """Common options."""
 
-    beta: PositiveFloat = 0.1  # weight of the log-ratio against the preference
+    beta: PositiveFloat
 
 
 class PreferenceLoss(Algorithm):
@@ -244,7 +241,7 @@ class PreferenceLoss(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(reference=True, groups=True, policy=True, off_policy=True)
+        return Needs(reference=True, groups=2, policy=True, off_policy=True)
 
     @abstractmethod
     def pair_loss(self, h_chosen: Tensor, h_rejected: Tensor) -> Tensor:
@@ -310,9 +307,9 @@ class IPO(PreferenceLoss):
 class RSOOptions(PairOptions):
     """Options of RSO."""
 
-    beta: PositiveFloat = 0.05  # weight of the log-ratio against the preference, the paper's γ
-    samples: PositiveInt = 8  # drawn from each group by rejection; the paper's groups have 64
-    sampling_beta: PositiveFloat = 0.5  # β of the optimum that the draw imitates
+    beta: PositiveFloat
+    samples: PositiveInt
+    sampling_beta: PositiveFloat
 
 
 class RSO(PreferenceLoss):

@@ -32,6 +32,8 @@ from algorithms.tensors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
 
@@ -39,10 +41,10 @@ if TYPE_CHECKING:
 class APAOptions(ValueOptions):
     """Options of APA."""
 
-    beta: PositiveFloat = 0.1  # weight of the log-ratio against the advantage, the paper's λ
-    gamma: Share = 1.0  # discount of each token
-    lam: Share = 0.95  # λ of GAE
-    kl_coef: NonNegativeFloat = 0.02  # weight of the k1 penalty in the reward; 0 loads no reference
+    beta: PositiveFloat
+    gamma: Share
+    lam: Share
+    kl_coef: NonNegativeFloat
 
 
 class APA(ValueObjective):
@@ -56,7 +58,7 @@ class APA(ValueObjective):
 
     @property
     def needs(self) -> Needs:
-        return self.value_needs(reference=self.config.kl_coef > 0, behaviour=True)
+        return self.value_needs(reference=self.config.kl_coef > 0, behaviour="ratio")
 
     def prepare(self, batch: Batch) -> Batch:
         c = self.config
@@ -79,11 +81,11 @@ class APA(ValueObjective):
 class VAPOOptions(ValueOptions):
     """Options of VAPO."""
 
-    critic_warmup: NonNegativeInt = 50  # number of first batches, which train the critic alone
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.28  # ρ is clipped above 1 + clip_high
-    length_factor: PositiveFloat = 0.05  # α of the policy's λ = 1 − 1/(α T)
-    imitation_coef: NonNegativeFloat = 0.1  # weight of the accepted responses' mean −log π
+    critic_warmup: NonNegativeInt
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+    length_factor: PositiveFloat
+    imitation_coef: NonNegativeFloat
 
 
 def length_adaptive_lam(length: Tensor, length_factor: float) -> Tensor:
@@ -108,7 +110,7 @@ class VAPO(ValueObjective):
 
     @property
     def needs(self) -> Needs:
-        return self.value_needs(behaviour=True, best_reward=True, success=True)
+        return self.value_needs(behaviour="ratio", best_reward="success")
 
     def prepare(self, batch: Batch) -> Batch:
         rewards, length = terminal_rewards(batch.rewards, batch.mask), batch.mask.sum(-1)
@@ -152,7 +154,7 @@ class PFPPO(PPO):
     @property
     def needs(self) -> Needs:
         # The group decides which rows train the critic, so it must wait for the prepared batch.
-        return replace(super().needs, groups=True, critic_apart=False)
+        return replace(super().needs, groups=2, critic_apart=False)
 
     def prepare(self, batch: Batch) -> Batch:
         shape = (-1, batch.group_size)
@@ -167,9 +169,8 @@ class PFPPO(PPO):
 class PPOEWMAOptions(PPOConfig):
     """Options of PPO-EWMA: PPO's, and"""
 
-    # β_prox of the proximal policy, which is 1/(1 − decay) − 1 steps old on average
-    decay: Annotated[float, Field(ge=0, lt=1)] = 0.889
-    ratio_cap: PositiveFloat = 100.0  # greatest π/μ
+    decay: Annotated[float, Field(ge=0, lt=1)]
+    ratio_cap: PositiveFloat
 
 
 class PPOEWMA(PPO):
@@ -185,11 +186,17 @@ class PPOEWMA(PPO):
 
     @property
     def needs(self) -> Needs:
-        return replace(super().needs, average=self.config.decay)
+        return replace(super().needs, behaviour="own", copies=("average",))
+
+    def before_step(self, batch: Batch, logp: Callable[[str], Tensor]) -> Batch:
+        return replace(batch, earlier_logp=logp("average"))
+
+    def after_step(self, average: Callable[[str, float], None]) -> None:
+        average("average", self.config.decay)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         lowest = policy.logp.detach() - math.log(self.config.ratio_cap)
         capped = torch.maximum(batch.behaviour_logp, lowest)
-        weights = log_ratio(batch.proximal_logp, capped, batch.mask).exp()
-        decoupled = replace(batch, behaviour_logp=batch.proximal_logp, correction=weights)
+        weights = log_ratio(batch.earlier_logp, capped, batch.mask).exp()
+        decoupled = replace(batch, behaviour_logp=batch.earlier_logp, correction=weights)
         return super().loss(policy, decoupled)

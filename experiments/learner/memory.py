@@ -94,7 +94,7 @@ def estimate(
     trained = moved + (moved - (0 if lora else shape.output) if separate else 0)
     fixed = needs.reference and train.reference_every is None
     initial = fixed or train.missing_logprobs == "reference" or config.eval.kl_samples > 0
-    copies = (train.reference_every is not None) + (needs.average is not None)
+    copies = (train.reference_every is not None) + len(needs.copies)
     held = {
         "policy": weights + (moved * size if lora else 0),
         "critic": module if separate else 0,

@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 from algorithms.base import Needs
 from envs.environment import Environment, JudgeStats
 from envs.tasks.task import Task
+from experiments.config.checks import accepts_missing_logprobs
 from experiments.config.schema import RunConfig
-from experiments.config.validation import accepts_missing_logprobs
 from experiments.engines.base import Engine
 from experiments.errors import UserError
 from experiments.replay.buffer import ReplayBuffer
@@ -84,6 +84,7 @@ def open_batches(
     ledger: Ledger,
     run: str,
     needs: Needs,
+    replay_until: int | None,
     version: Callable[[], int],
     dialogue: Dialogue | None = None,
 ) -> BatchSource:
@@ -129,7 +130,7 @@ def open_batches(
         ledger=ledger,
         run=run,
         replay=replay,
-        replay_until=needs.replay_until,
+        replay_until=replay_until,
         dialogue=dialogue,
     )
 

@@ -58,7 +58,7 @@ def test_what_a_run_holds_is_exact():
     [
         ([], Needs(critic="separate"), "critic"),
         ([], Needs(reference=True), "reference"),
-        ([], Needs(average=0.9), "earlier weights"),
+        ([], Needs(copies=("average",)), "earlier weights"),
         (["train.lag=2"], Needs(), "the rollout policy's copy"),
         (["model.adapter=lora"], Needs(), "the engine's weights"),
     ],
