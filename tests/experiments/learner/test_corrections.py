@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from algorithms.ppo import PPO
-from experiments.learner.behaviour_logprobs import with_current_weights
+from experiments.learner.batching import with_current_weights
 from tests.compose import options_of
 from tests.experiments.learner.learning import (
     ALGORITHMS,

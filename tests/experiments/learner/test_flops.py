@@ -4,8 +4,7 @@ import pytest
 
 from algorithms.ppo import PPO
 from experiments.learner.batching import pack
-from experiments.learner.flops import texts_of
-from experiments.policy.model_flops import critic_flops, model_flops
+from experiments.learner.flops import critic_flops, model_flops, texts_of
 from experiments.policy.policy import Policy
 from tests.compose import options_of
 from tests.experiments.learner.learning import ALGORITHMS, GROUP, REWARDS, learner_of, samples_from

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import algorithms
-from experiments.learner.norm_clipping import WINDOW, NormClipping
+from experiments.learner.optimiser import WINDOW, NormClipping
 from tests.compose import train_config
 from tests.experiments.learner.learning import (
     ALGORITHMS,

@@ -8,9 +8,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from experiments.learner.flops import critic_flops, model_flops
 from experiments.learner.forward import Tokens, score
 from experiments.policy.lora import adapted
-from experiments.policy.model_flops import critic_flops, model_flops
 from experiments.policy.policy import Policy
 from experiments.run_dir.flops import Text
 from tests.compose import model_config
