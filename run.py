@@ -30,7 +30,7 @@ NOT_BEGUN = "interrupted before the run began; the same command begins it"
 def main() -> None:
     exit_on_interrupt()  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
-    from envs.command_line.command_help import quiet_when_unread
+    from envs.command_line import quiet_when_unread
     from experiments.config.command_line import note_command_line, spelt_out
     from experiments.errors import UserError
 
@@ -52,14 +52,10 @@ def act(arguments: list[str], typed: list[str]) -> None:
         return resume(arguments)
     import hydra
 
-    from experiments.config.class_defaults import register
     from experiments.config.composition import CONF, is_sweep
-    from experiments.config.from_run import origin_line, recorded_folder
     from experiments.launch import is_rank_zero
-    from experiments.sweep import other_code_line
     from experiments.sweep_jobs import RESUMES, interrupted_line
 
-    register()
     run = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(start)
     of_sweep = is_sweep(arguments)
     if flags := [flag for a in arguments if (flag := a.partition("=")[0]) in HYDRA_SHOWS]:
@@ -69,9 +65,6 @@ def act(arguments: list[str], typed: list[str]) -> None:
     if is_rank_zero():
         exit_on_interrupt(RESUMES if of_sweep else NOT_BEGUN)
     jobs, configs = check(arguments)
-    if (folder := recorded_folder(typed)) and is_rank_zero():
-        origin = [origin_line(arguments, typed), other_code_line(folder, configs[0])]
-        print(*filter(None, origin), sep="\n", file=sys.stderr)
     try:
         sweep(run, jobs, configs) if of_sweep else run()
     except KeyboardInterrupt:
@@ -87,7 +80,7 @@ def show(arguments: list[str]) -> bool:
 
         print(version_text())
         return True
-    from experiments.config.show import shown_text
+    from experiments.config.help import shown_text
     from experiments.errors import UserError
 
     try:
@@ -117,7 +110,6 @@ def resume(arguments: list[str]) -> None:
     from experiments.config.preflight import check_before_start
     from experiments.config.resume import (
         is_finished,
-        named_folder,
         recorded_values,
         resumed_config,
     )
@@ -129,7 +121,7 @@ def resume(arguments: list[str]) -> None:
 
     folders = [argument for argument in arguments if argument.startswith("resume=")]
     try:
-        folder = named_folder(folders[-1])
+        folder = Path(folders[-1].removeprefix("resume="))
         config = resumed_config(folder, [a for a in arguments if a not in folders])
         finished = is_finished(folder, config)
         if not finished:
@@ -167,7 +159,6 @@ def announce(config: RunConfig) -> None:
 def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfig]) -> None:
     """Run all jobs, one after the other or several at once; always print a table at the end."""
     from experiments.config.command_line import requested_again
-    from experiments.config.composition import counted
     from experiments.errors import UserError
     from experiments.sweep import (
         changes_line,
@@ -181,7 +172,7 @@ def sweep(run: Callable[[], None], jobs: list[list[str]], configs: list[RunConfi
 
     if any(map(has_folders, configs)):
         print("looking for earlier runs of these jobs …", file=sys.stderr)
-    jobs_found = counted(configs, "looking for earlier runs")
+    jobs_found = configs
     runs = [(found, config) for config in jobs_found if (found := find_run(config))]
     again = requested_again()
     later = later_runs_line(runs) if again != "always" else None
@@ -209,7 +200,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
 
     Ends the process with one line at the first fault.
     """
-    from experiments.config.composition import config_of, counted, is_sweep, jobs_of
+    from experiments.config.composition import config_of, is_sweep, jobs_of
     from experiments.config.preflight import check_before_start, make_output_folder
     from experiments.config.resolve_defaults import setting_warnings
     from experiments.errors import UserError
@@ -219,7 +210,7 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
 
     try:
         jobs = jobs_of(arguments)
-        configs = [config_of(job) for job in counted(jobs, "checking jobs")]
+        configs = [config_of(job) for job in jobs]
         for config in configs:
             check_launch(config)
         ranked = torchrun_ranks() > 1 or any(c.runtime.name == "torchrun" for c in configs)

@@ -28,13 +28,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.readable import MAX_ERROR_CHARS, readable
+from envs.command_line import quiet_when_unread
 from envs.environment import Submission
 from envs.feedback import Feedback
 from envs.judge.extract import MAX_RESPONSE_CHARS, as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Verdict
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import SandboxError
 from envs.tasks import open_task

@@ -36,14 +36,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from envs.cache_folder import cache_root, locked_folder
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.readable import MAX_ERROR_CHARS, readable
+from envs.command_line import quiet_when_unread
 from envs.environment import Submission
 from envs.feedback import public_problem
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.judge.verdict_cache import VerdictLog
 from envs.problem import Judgement, Problem, Verdict
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import SandboxError
 from envs.tasks import open_task

@@ -37,12 +37,7 @@ def spelt_out(typed: Sequence[str]) -> list[str]:
     """Return a command line as Hydra takes it, with -m in front. Raises UserError."""
     flags = [word for word in typed if word in MULTIRUN]
     words = [*flags, *(word for word in typed if word not in flags)]
-    words = _without_again(with_jobs(with_model_folder(words)))
-    if not any(word.startswith("from=") for word in words):
-        return words
-    from experiments.config.from_run import with_recorded_run
-
-    return with_recorded_run(words)
+    return _without_again(with_jobs(with_model_folder(words)))
 
 
 def _without_again(words: list[str]) -> list[str]:

@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 from algorithms.base import Needs
 from envs.environment import Environment, JudgeStats
 from envs.tasks.task import Task
+from experiments.config.checks import accepts_missing_logprobs
 from experiments.config.schema import RunConfig
-from experiments.config.validation import accepts_missing_logprobs
 from experiments.engines.base import Engine
 from experiments.errors import UserError
 from experiments.replay.buffer import ReplayBuffer

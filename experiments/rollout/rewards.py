@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 from envs.reward import RewardConfig, conciseness_reward
 from experiments.sample import Sample
 from experiments.seeds import stream

@@ -21,8 +21,9 @@ from urllib.parse import urlsplit
 
 from omegaconf import OmegaConf
 
-from envs.command_line.readable import readable
-from experiments.config.resume import flat, may_change
+from envs.command_line import leaves
+from envs.readable import readable
+from experiments.config.resume import may_change
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError, one_line
 from experiments.run_dir.ledger import Counts
@@ -288,7 +289,7 @@ def group(algo: str, settings: dict[str, Any]) -> str:
     home = f"{settings['output_dir']}/"
     shared = [
         (key, value)
-        for key, value in sorted(flat(settings))
+        for key, value in sorted(leaves(settings))
         if key not in OUTSIDE_GROUP
         and not may_change(key)
         and not (isinstance(value, str) and value.startswith(home))

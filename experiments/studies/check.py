@@ -20,8 +20,7 @@ from pathlib import Path
 
 from analysis.packed import SENTENCES, changed_files, study_file
 from analysis.runs import RunError, is_packed
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import parse_arguments, quiet_when_unread
 from experiments.errors import UserError
 from experiments.studies.leaderboard import LEADERBOARD, leaderboard
 from experiments.studies.results.results import Results

@@ -10,11 +10,10 @@ from functools import cache
 from itertools import combinations, product
 from pathlib import Path
 
-from experiments.config.composition import config_of, counted
+from experiments.config.composition import config_of
 from experiments.config.model_folder import with_last_model_folder
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
-from experiments.studies.cli import say
 from experiments.studies.study import PARENTS, Study
 
 
@@ -70,7 +69,7 @@ def jobs_of(
                 "`make study` (docs/reference/protocol.md)"
             )
     jobs: dict[Job, None] = {}
-    for seed, arm in counted(list(product(seeds, arms)), "checking runs", say):
+    for seed, arm in product(seeds, arms):
         try:
             job = _job(study, arm, seed, tuple(overrides))
         except UserError as error:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from analysis.markdown import table
 from analysis.packed import study_file
 from analysis.runs import RunError, is_packed
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import parse_arguments, quiet_when_unread
 from experiments.errors import UserError
 from experiments.studies.figures import count, interval
 from experiments.studies.results.results import Results

@@ -16,7 +16,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.command_line.command_help import quiet_when_unread
+from envs.command_line import quiet_when_unread
 from experiments.config.command_line import Again
 from experiments.config.dependencies import noting_missing_packages
 from experiments.errors import UserError

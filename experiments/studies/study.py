@@ -17,7 +17,7 @@ import yaml
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from analysis.metrics import reported_metrics, without_temperature
-from envs.command_line.config_parsing import did_you_mean, parse_values
+from envs.command_line import did_you_mean, parse_values
 from experiments.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]

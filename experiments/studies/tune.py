@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
 
-from envs.command_line.command_help import quiet_when_unread
+from envs.command_line import quiet_when_unread
 from experiments.errors import UserError
 from experiments.gpus import JobsAtOnce, jobs_at_once
 from experiments.run_dir.interrupts import raise_interrupts

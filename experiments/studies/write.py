@@ -20,8 +20,7 @@ from typing import Any
 
 from analysis.markdown import table
 from analysis.runs import RunError, is_packed
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import parse_arguments, quiet_when_unread
 from experiments.errors import UserError
 from experiments.studies.area_section import area_section
 from experiments.studies.cli import check_place

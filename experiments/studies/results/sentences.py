@@ -40,7 +40,7 @@ import yaml
 from rapidfuzz.fuzz import partial_ratio_alignment
 
 from analysis.packed import SENTENCES
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 from experiments.errors import UserError
 from experiments.studies.area_section import area_scores
 from experiments.studies.results.results import LESS, Results

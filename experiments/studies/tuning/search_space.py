@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 from experiments.config.composition import CONF
 from experiments.errors import UserError
 

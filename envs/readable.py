@@ -1,4 +1,4 @@
-"""Text of others, made safe to show: no character moves a cursor or reverses a line.
+"""Make text of others safe to show: no character moves a cursor or reverses a line.
 
 Programs, their output, and the texts of data sets reach a terminal, a log or a page only through
 `readable`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-MAX_ERROR_CHARS = 2000  # of a one-line error, which may name what stands in a row
+MAX_ERROR_CHARS = 2000  # of a one-line error, which may quote a row
 
 # C0 and C1 controls except line feed and tab, line and paragraph separators, bidirectional and
 # invisible marks, and characters that no file (lone surrogates) or no XML can hold.
@@ -21,7 +21,7 @@ UNSAFE = re.compile(
 def readable(text: str, most: int | None = None) -> str:
     """Return the text with each unsafe character as its code point: ⟨U+202E⟩.
 
-    Only the first `most` characters are read; what follows is counted.
+    Only the first `most` characters are read; the total is added if there are more.
     """
     rest = "" if most is None or len(text) <= most else f"… ({len(text)} characters)"
     return UNSAFE.sub(lambda match: f"⟨U+{ord(match.group()):04X}⟩", text[:most]) + rest
