@@ -30,7 +30,6 @@ from experiments.benchmarks.common import command
 from experiments.build import Parts, build
 from experiments.config.composition import config_of
 from experiments.config.resolve_defaults import resolve_defaults
-from experiments.config.schema import ModelConfig, TrainConfig
 from experiments.errors import UserError
 from experiments.learner.learner import Learner
 from experiments.policy import loading
@@ -141,8 +140,9 @@ class Policies:
     def at(self, step: int) -> Policy:
         """Return the policy after a multiple of ten steps; the bundled model up to 0."""
         name = "final" if step == self.last else f"step-{step}"
-        path = str((self.checkpoints / name).resolve())
-        policy, _ = loading.load(ModelConfig(path=path) if step > 0 else ModelConfig())
+        path = (self.checkpoints / name).resolve()
+        chosen = ["model=local", f"model.path={path}"] if step > 0 else []
+        policy, _ = loading.load(config_of([*chosen, "model.dtype=float32"]).model)
         policy.version = max(0, step)
         return policy
 
@@ -201,7 +201,8 @@ class Bench:
         trained = loading.own_copy(self.reference)
         trained.model.requires_grad_(True)
         # One micro-batch; the rate does not matter, since the learner is dropped after its step.
-        config = TrainConfig(micro_batch=len(samples), max_grad_norm=None, warmup_steps=0)
+        settings = (f"train.micro_batch={len(samples)}", "train.max_grad_norm=null")
+        config = config_of([*settings, "train.warmup_steps=0"]).train
         pad = self.parts.learner.pad
         learner = Learner(trained, pad, algorithm, config, 1, Ledger())
         copy_weights(self.policy, learner.policy)

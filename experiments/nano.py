@@ -208,14 +208,7 @@ class FeedbackCorpus(Corpus):
     def __next__(self) -> Conversation:
         drawn, shown = self.draw()
         feedback = self.withheld if self.rng.random() < WITHHELD else self.tests
-        problem = Problem(
-            name=drawn.statement,
-            statement=drawn.statement,
-            samples=(shown,),
-            tests=(shown,),
-            time_limit_s=TIME_LIMIT_S,
-            in_order=True,
-        )
+        problem = public_problem(drawn, shown)
         style = str(self.rng.getrandbits(64))
         mistakes = self.noise.mistakes(drawn, self.rng)
         answers, observations = [drawn.version(style, mistakes)], []
@@ -236,6 +229,18 @@ class FeedbackCorpus(Corpus):
             if self.rng.random() >= right:
                 left[slot] = 0 if self.rng.random() < self.noise.first_mistake else 1
         return left
+
+
+def public_problem(drawn: Draft, shown: Test) -> Problem:
+    """The problem with the test that its statement shows, alone."""
+    return Problem(
+        name=drawn.statement,
+        statement=drawn.statement,
+        samples=(shown,),
+        tests=(shown,),
+        time_limit_s=TIME_LIMIT_S,
+        in_order=True,
+    )
 
 
 def judgement(problem: Problem, program: str) -> Judgement:
