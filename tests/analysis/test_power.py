@@ -4,7 +4,7 @@ import pytest
 from analysis.intervals import Estimate, estimate, seed_means
 from analysis.pass_at_k import pass_at_k
 from analysis.power import noise_parts, resources_needed, sampling_variance, smallest_difference
-from tests.analysis.stats.simulation import Design, simulate
+from tests.analysis.simulation import Design, simulate
 
 
 def drawn(problems, samples, seeds=40):

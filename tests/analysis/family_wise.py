@@ -1,8 +1,8 @@
 """Family-wise error and power of the corrected tests, in simulated studies.
 
-    python -m tests.analysis.stats.family_wise [studies=N]
+    python -m tests.analysis.family_wise [studies=N]
 
-Studies are those of `tests.analysis.stats.simulated_studies`. Without a true difference, any
+Studies are those of `tests.analysis.simulated_studies`. Without a true difference, any
 separated pair is an error. Where arms are spread evenly from -1.2 to 1.2 logits, power is the share
 of separated pairs. The control is the first arm, contrasts are each arm and the next one.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.analysis.stats.simulated_studies import (
+from tests.analysis.simulated_studies import (
     SPREADS,
     Pairs,
     by_dunnett,

@@ -7,8 +7,8 @@ import pytest
 
 from analysis import comparisons as named_pairs
 from analysis.comparisons import holm, p_values, paired_differences
-from tests.analysis.stats import simulated_studies
-from tests.analysis.stats.family_wise import (
+from tests.analysis import simulated_studies
+from tests.analysis.family_wise import (
     ALL,
     CONTRASTS,
     CONTROL,
@@ -19,7 +19,7 @@ from tests.analysis.stats.family_wise import (
     rates,
     separations,
 )
-from tests.analysis.stats.simulated_studies import SPREADS, compare, groups, scores
+from tests.analysis.simulated_studies import SPREADS, compare, groups, scores
 
 STUDIES = 400
 MOST = 0.06 + 2 * np.sqrt(0.06 * 0.94 / STUDIES)

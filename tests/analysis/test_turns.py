@@ -9,7 +9,7 @@ import pytest
 from analysis.conversations import count_conversations
 from analysis.turns import TurnPlan, one_of, turn_metrics, turn_scores
 from tests.analysis.conversations import conversation
-from tests.analysis.turns.test_counts import SIX
+from tests.analysis.test_counts import SIX
 
 PLAN = TurnPlan(turns=3, answers=(3, 6), budgets=(5, 20))
 

@@ -6,7 +6,6 @@ import pytest
 from analysis.metrics import reported_metrics
 from analysis.runs import Run
 from analysis.scores import scores, scores_at_step, scores_of_each
-from analysis.scores import scores as scoring
 
 
 def samples(*rows):
@@ -114,7 +113,7 @@ def test_evaluations_scored_together_on_all_cores_score_as_each_alone(monkeypatc
         samples(*(("q", right, text, 3, 0.1) for text in texts[5:]), ("o", right, "y = 2", 2, 0.1)),
     ]
     alone = [scores(table, (1, 5)) for table in each]
-    monkeypatch.setattr(scoring, "MIN_PARALLEL", 1)
+    monkeypatch.setattr("analysis.scores.MIN_PARALLEL", 1)
     monkeypatch.setattr("analysis.load.compute.cores", lambda: 2)
     together = scores_of_each(each, (1, 5))
     assert len({len(means) for means in together}) > 1

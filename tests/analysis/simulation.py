@@ -1,7 +1,7 @@
 """Coverage of the report's intervals, in comparisons simulated from a model.
 
-    python -m tests.analysis.stats.simulation         groups, pairs and tests
-    python -m tests.analysis.stats.simulation groups  groups alone, in a hundredth of the time
+    python -m tests.analysis.simulation         groups, pairs and tests
+    python -m tests.analysis.simulation groups  groups alone, in a hundredth of the time
 
 In logits, the probability of a right program varies over problems, over an algorithm's strengths
 among them, over seeds, and over pairs of seed and problem; 20 samples are then drawn from it. Four

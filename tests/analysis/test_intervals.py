@@ -13,7 +13,7 @@ from analysis.intervals import (
     probability_of_improvement,
     seed_means,
 )
-from tests.analysis.stats.simulation import Design, simulate
+from tests.analysis.simulation import Design, simulate
 
 
 @pytest.mark.parametrize("design", [Design(60, 0.0, 1), Design(60, 0.4, 10)])
