@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
+from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOutput, Share
 from algorithms.grpo import group_advantages
-from algorithms.ppo import BelowOne, Share
-from algorithms.reinforce import clipped_tokens
+from algorithms.policy_gradient import clipped_tokens
 from algorithms.tensors import (
     aggregate,
     clipped_terms,
@@ -34,12 +33,11 @@ class DemonstrationMix(Algorithm):
     @property
     def needs(self) -> Needs:
         return Needs(
-            groups=True,
-            behaviour=True,
+            groups=2,
+            behaviour="ratio",
             off_policy=True,
             share="offline_share",
-            best_reward=True,
-            success=True,
+            best_reward="success",
         )
 
     def prepare(self, batch: Batch) -> Batch:
@@ -58,9 +56,9 @@ class DemonstrationMix(Algorithm):
 class LUFFYOptions(Options):
     """Options of LUFFY."""
 
-    shaping: PositiveFloat = 0.1  # γ of p/(p + γ), the demonstrations' ratio
-    entropy_coef: NonNegativeFloat = 1e-3  # weight of the entropy bonus
-    constant_length: PositiveInt = 64  # the divisor of a response's token sum
+    shaping: PositiveFloat
+    entropy_coef: NonNegativeFloat
+    constant_length: PositiveInt
 
 
 class LUFFY(DemonstrationMix):
@@ -101,11 +99,9 @@ class LUFFY(DemonstrationMix):
 class CHORDOptions(Options):
     """Options of CHORD."""
 
-    imitation_share: Share = (
-        0.1  # μ, the demonstrations' share of the loss; the paper's falls to 0.1
-    )
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
+    imitation_share: Share
+    clip_low: BelowOne
+    clip_high: PositiveFloat
 
 
 class CHORD(DemonstrationMix):
@@ -153,9 +149,9 @@ class CHORD(DemonstrationMix):
 class SRFTOptions(Options):
     """Options of SRFT."""
 
-    demonstration_coef: NonNegativeFloat = 0.5  # weight of −log π of demonstrations, times e^−H
-    success_coef: NonNegativeFloat = 0.1  # weight of −log π of own successes, times e^H
-    max_lag: NonNegativeInt = 0  # greatest staleness in steps, since there is no ratio
+    demonstration_coef: NonNegativeFloat
+    success_coef: NonNegativeFloat
+    max_lag: NonNegativeInt
 
 
 class SRFT(DemonstrationMix):
@@ -172,7 +168,7 @@ class SRFT(DemonstrationMix):
 
     @property
     def needs(self) -> Needs:
-        return replace(super().needs, behaviour=False, max_lag=self.config.max_lag)
+        return replace(super().needs, behaviour="", max_lag=self.config.max_lag)
 
     def prepare(self, batch: Batch) -> Batch:
         batch = super().prepare(batch)
@@ -203,7 +199,7 @@ class SFT(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(off_policy=True, share="offline_share", best_reward=True, success=True)
+        return Needs(off_policy=True, share="offline_share", best_reward="success")
 
     def prepare(self, batch: Batch) -> Batch:
         return replace(batch, keep=batch.keep & (batch.rewards >= self.reward_high))
@@ -221,4 +217,4 @@ class RAFT(SFT):
 
     @property
     def needs(self) -> Needs:
-        return Needs(best_reward=True, success=True)
+        return Needs(best_reward="success")

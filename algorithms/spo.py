@@ -37,22 +37,14 @@ Exponent = Literal["q_over_beta", "q"]
 class SPOConfig(Options):
     """Options of SPO."""
 
-    beta: PositiveFloat = 0.1  # weight of the KL, in units of reward
-    # distance of Q_T from r: cross-entropy of success, (Q_T − r)² or Huber(Q_T − r)
-    loss: LossKind = "cross_entropy"
-    # loss=cross_entropy only: the probability of success is exp((Q − r_max)/β), or exp(Q − r_max)
-    exponent: Exponent = "q_over_beta"
-    # loss=cross_entropy only, in log-probability of success: bound of a failure's slope, which
-    # diverges at the best Q
-    slope_bound: Annotated[float, Field(ge=1)] = 1.0
-    # loss=cross_entropy only, in log-probability of success: how far below the best Q a success's
-    # slope starts to fall to 0; with exponent=q each nat is 1/β nats of log π/π_ref
-    slope_width: PositiveFloat = 1.0
-    # loss=advantage only: linear beyond this error, in units of reward
-    huber_width: PositiveFloat = 0.1
-    # the prompt's soft value: the paper's is monte_carlo; on MiniContests group learns far more
-    q0: Literal["monte_carlo", "group", "online"] = "group"
-    q0_samples: PositiveInt = 16  # q0=monte_carlo|online: reference responses to each prompt
+    beta: PositiveFloat
+    loss: LossKind
+    exponent: Exponent
+    slope_bound: Annotated[float, Field(ge=1)]
+    slope_width: PositiveFloat
+    huber_width: PositiveFloat
+    q0: Literal["monte_carlo", "group", "online"]
+    q0_samples: PositiveInt
 
     def __post_init__(self) -> None:
         if self.exponent == "q" and self.loss != "cross_entropy":
@@ -70,6 +62,25 @@ def soft_value(rewards: Tensor, beta: float, dim: int = -1) -> Tensor:
     count = rewards.shape[dim]
     value = beta * (torch.logsumexp(rewards.double() / beta, dim) - math.log(count))
     return value.to(rewards.dtype) if rewards.is_floating_point() else value
+
+
+def pooled_soft_value(
+    reference_rewards: Tensor, rewards: Tensor, log_weights: Tensor, beta: float
+) -> Tensor:
+    """The soft value from responses of π_ref and of rollout policies μ together → scalar, float64.
+
+    reference_rewards (k,); rewards, log_weights (n,), the latter Σ_t log π_ref − log μ of each
+    response under its own rollout policy. β log of the mean over all k + n of w e^{r/β}, with w = 1
+    for π_ref's own: each term has expectation e^{V/β}, so only the logarithm biases the value.
+
+    The weights are not normalised by their sum. A policy that solves the prompt no longer generates
+    failures; without them, normalised weights would make π_ref look as good. Plain weights end
+    without variance at the optimum, where w e^{r/β} = e^{V/β} for every response.
+    """
+    own_log_weights = torch.zeros(len(reference_rewards), dtype=torch.float64)
+    terms = torch.cat([reference_rewards, rewards]).double() / beta
+    terms = terms + torch.cat([own_log_weights, log_weights.double()])
+    return beta * (terms.logsumexp(-1) - math.log(len(terms)))
 
 
 def log_ratio_sum(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
@@ -146,10 +157,10 @@ def spo_loss(
     beta: float,
     kind: LossKind,
     reward_high: float = 0.0,
-    exponent: Exponent = SPOConfig.exponent,
-    slope_bound: float = SPOConfig.slope_bound,
-    slope_width: float = SPOConfig.slope_width,
-    huber_width: float = SPOConfig.huber_width,
+    exponent: Exponent = "q_over_beta",
+    slope_bound: float = 1.0,
+    slope_width: float = 1.0,
+    huber_width: float = 0.1,
 ) -> Tensor:
     """Mean over responses of the distance between Q_T and the reward → scalar.
 
@@ -193,10 +204,15 @@ class SPO(Algorithm):
     @property
     def needs(self) -> Needs:
         c = self.config
-        needs = Needs(reference=True, off_policy=True, best_reward=c.loss == "cross_entropy")
+        best_reward = "bound" if c.loss == "cross_entropy" else ""
+        needs = Needs(reference=True, off_policy=True, best_reward=best_reward)
         if c.q0 == "group":
-            return replace(needs, groups=True, policy=True, by_group=True)
-        return replace(needs, initial_value=c.q0, initial_value_beta=c.beta)
+            return replace(needs, groups=2, policy=True, by_group=True)
+        return replace(needs, initial_value=c.q0)
+
+    @property
+    def initial_value_beta(self) -> float:
+        return self.config.beta
 
     def prepare(self, batch: Batch) -> Batch:
         if self.config.q0 != "group":

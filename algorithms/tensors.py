@@ -1,4 +1,4 @@
-"""Tensor operations that the losses share: masked statistics, ratios, KL estimators, log-probs.
+"""Tensor operations that the losses share: masked statistics, ratios, KL estimators, ranks.
 
 Shapes are (batch, time) unless stated; `mask` is bool, true on response tokens including EOS, and
 false on observations between the answers of a conversation. Values at masked-out positions are
@@ -32,10 +32,8 @@ else:
     torch = _LazyTorch()
 
 LOG_RATIO_BOUND = 20.0  # e^20 = 5e8: a ratio beyond it is as good as infinite
-LOGITS_PER_CHUNK = 2**24  # elements of one float32 block of logits: 64 MiB
 KLKind = Literal["k1", "k2", "k3", "k3+"]
 Aggregate = Literal["sequence_mean", "token_mean", "constant"]
-Entropy = Literal["none", "value", "graph"]  # not computed, without gradient, with gradient
 Correction = Literal[
     "none", "truncated", "truncated_current", "masked", "sequence_mask", "decoupled"
 ]
@@ -212,53 +210,6 @@ def kl(logp: Tensor, ref_logp: Tensor, kind: KLKind) -> Tensor:
     raise ValueError(f"KL estimator {kind!r}; choose one of {', '.join(get_args(KLKind))}")
 
 
-# Log-probs from hidden states
-
-
-def chosen_logp(
-    hidden: Tensor,
-    head: torch.nn.Module,
-    tokens: Tensor,
-    temperature: float = 1.0,
-    entropy: Entropy = "value",
-) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies of softmax(head(hidden) / temperature), in float32.
-
-    hidden (n, width), tokens (n,) → logp (n,), entropy (n,) in nats, NaN with entropy=none. Works
-    in chunks of LOGITS_PER_CHUNK. With more than one chunk no logits are kept for the backward
-    pass, which recomputes them.
-    """
-
-    def chunk(h: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        logits = head(h).float()
-        if temperature != 1:
-            logits = logits / temperature
-        normaliser = logits.logsumexp(-1)
-        logp = logits.gather(-1, t.unsqueeze(-1)).squeeze(-1) - normaliser
-        if entropy == "none":
-            return logp, torch.full_like(logp, torch.nan, requires_grad=False)
-        with torch.set_grad_enabled(entropy == "graph" and torch.is_grad_enabled()):
-            return logp, normaliser - (logits.softmax(-1) * logits).sum(-1)
-
-    weight: Any = head.weight
-    vocabulary = getattr(head, "out_features", None) or weight.shape[0]
-    rows = max(1, LOGITS_PER_CHUNK // vocabulary)
-    if len(tokens) <= rows:
-        return chunk(hidden, tokens)
-    if entropy != "graph" and type(head) is torch.nn.Linear:
-        from algorithms.chunked_logprobs import ChosenLogp
-
-        return ChosenLogp.apply(
-            hidden, head.weight, head.bias, tokens, temperature, rows, entropy == "value"
-        )
-    from torch.utils.checkpoint import checkpoint
-
-    chunks = zip(hidden.split(rows), tokens.split(rows), strict=True)
-    parts = [checkpoint(chunk, h, t, use_reentrant=False) for h, t in chunks]
-    logp, entropies = zip(*parts, strict=True)
-    return torch.cat(logp), torch.cat(entropies)
-
-
 # Tie-breaking that does not depend on how a batch is laid out
 
 
@@ -279,22 +230,3 @@ def group_ranks(key: Tensor, tie_breaker: Tensor, keep: Tensor) -> Tensor:
         own, other = criterion.unsqueeze(-1), criterion.unsqueeze(-2)
         ahead = (other > own) | ((other == own) & ahead)
     return (ahead & keep.unsqueeze(-2)).sum(-1)
-
-
-def pooled_soft_value(
-    reference_rewards: Tensor, rewards: Tensor, log_weights: Tensor, beta: float
-) -> Tensor:
-    """The soft value from responses of π_ref and of rollout policies μ together → scalar, float64.
-
-    reference_rewards (k,); rewards, log_weights (n,), the latter Σ_t log π_ref − log μ of each
-    response under its own rollout policy. β log of the mean over all k + n of w e^{r/β}, with w = 1
-    for π_ref's own: each term has expectation e^{V/β}, so only the logarithm biases the value.
-
-    The weights are not normalised by their sum. A policy that solves the prompt no longer generates
-    failures; without them, normalised weights would make π_ref look as good. Plain weights end
-    without variance at the optimum, where w e^{r/β} = e^{V/β} for every response.
-    """
-    own_log_weights = torch.zeros(len(reference_rewards), dtype=torch.float64)
-    terms = torch.cat([reference_rewards, rewards]).double() / beta
-    terms = terms + torch.cat([own_log_weights, log_weights.double()])
-    return beta * (terms.logsumexp(-1) - math.log(len(terms)))

@@ -20,7 +20,7 @@ from analysis.budgets import TRAINING_METRICS, WINDOWS, X_AXES, thinned
 from analysis.metrics import DISTINCT, TITLES
 from analysis.rendering import TimeUnit, fitting_unit
 from analysis.saturation import TAIL, CurveFit
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
 MOST_POINTS = 120  # of a line; a longer one is thinned evenly

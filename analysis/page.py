@@ -34,7 +34,7 @@ from analysis.samples import explorer_data, matrix_data, pack
 from analysis.settings import command, differing_settings, shared_facts
 from analysis.tables import CHECKS, experiment_tables
 from analysis.turns import TURN_TABLES
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 WEB = Path(__file__).parent / "web"
 MOST_IN_MATRIX = 30  # groups up to which differences are shown as a matrix

@@ -22,7 +22,7 @@ from analysis.models import common_ks, samples_per_problem
 from analysis.runs import RunError, load_run
 from analysis.scores import scores_at_temperatures, stack_seeds
 from analysis.turns import TURN_TITLES
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 NOTHING = "–"
 NO_WIDTH = 1e-9  # an interval narrower than this has no width beyond rounding

@@ -15,14 +15,12 @@ from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.task import Task
 from experiments.config.schema import RunConfig
-from experiments.distributed.single_process import SINGLE_PROCESS
-from experiments.distributed.worker_parts import WorkerParts, build_worker_parts
+from experiments.engine_check import LogprobCheck
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
-from experiments.evaluation.logprob_check import LogprobCheck
 from experiments.learner.learner import Learner
-from experiments.learner.memory_check import check_memory
+from experiments.learner.memory import check_memory
 from experiments.policy import loading
 from experiments.policy.length_check import check_lengths
 from experiments.policy.model_flops import model_flops
@@ -31,7 +29,7 @@ from experiments.replay.sample_log import SampleLog
 from experiments.rollout.batch_sources import BatchSource, observations_hash, open_batches
 from experiments.rollout.conversations import Dialogue, dialogue_of
 from experiments.rollout.environments import Environments
-from experiments.rollout.generation import overlaps
+from experiments.rollout.generate import overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
 from experiments.rollout.problem_facts import (
     checker_facts,
@@ -41,12 +39,13 @@ from experiments.rollout.problem_facts import (
     task_counts,
 )
 from experiments.rollout.prompts import Prompts, encode_prompts
-from experiments.rollout.reward_shaping import RewardShaping
+from experiments.rollout.rewards import RewardShaping
 from experiments.rollout.rollouts import response_limit
 from experiments.run_dir.activity import Activity
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.run_dir.records import Records
-from experiments.runtime import Runtime
+from experiments.runtime.base import SINGLE_PROCESS, Runtime
+from experiments.runtime.worker import WorkerParts, build_worker_parts
 from experiments.sample import PromptedProblem
 
 if TYPE_CHECKING:
@@ -175,6 +174,7 @@ def _assemble(
         ledger=ledger,
         run=records.folder.name,
         needs=learner.algorithm.needs,
+        replay_until=learner.algorithm.replay_until,
         version=lambda: learner.policy.version,
         dialogue=dialogue,
     )
@@ -316,4 +316,5 @@ def _initial_values(
         overlap=overlaps(config),
         dialogue=dialogue,
     )
-    return InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")
+    beta = worker.learner.algorithm.initial_value_beta
+    return InitialValues(reference, beta, needs.initial_value == "online")

@@ -14,8 +14,6 @@ from experiments.errors import UserError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from experiments.engines.base import Completion
-
 
 @dataclass(frozen=True, slots=True)
 class PromptedProblem:
@@ -23,6 +21,19 @@ class PromptedProblem:
 
     problem: Problem
     tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One response of an engine, EOS included where there is one."""
+
+    tokens: tuple[int, ...]
+    logps: tuple[float, ...]  # of the distribution that was sampled from
+    # The policy's mean entropy over the response's tokens, in nats, at temperature 1 and without
+    # top-p; NaN: unknown
+    entropy: float
+    truncated: bool  # max_tokens came before EOS
+    version: int  # of the weights that generated it
 
 
 @dataclass(frozen=True, slots=True)

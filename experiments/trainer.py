@@ -31,17 +31,14 @@ from experiments.config.resolve_defaults import (
 )
 from experiments.config.resume import check_same
 from experiments.config.schema import RunConfig
-from experiments.distributed.single_process import SINGLE_PROCESS
+from experiments.engine_check import kl_to_base
 from experiments.errors import UserError, is_expected, is_full, one_line
-from experiments.evaluation.base_evaluation import evaluate_base
-from experiments.evaluation.divergence import kl_to_base
-from experiments.evaluation.evaluate import evaluate, pass_at_each
+from experiments.evaluation import evaluate, evaluate_base, pass_at_each
 from experiments.policy import loading
 from experiments.replay import sample_log
 from experiments.rollout.curriculum import no_effect_warning
 from experiments.rollout.learning_signs import FIRST_AFTER, LearningSigns
-from experiments.rollout.reward_shaping import sample_metrics
-from experiments.rollout.sample_text import sample_lines
+from experiments.rollout.rewards import sample_lines, sample_metrics
 from experiments.run_dir import checkpoints
 from experiments.run_dir.atomic_files import final_name
 from experiments.run_dir.interrupts import defer_interrupts, raise_interrupts
@@ -49,7 +46,7 @@ from experiments.run_dir.loggers import open_loggers
 from experiments.run_dir.progress import Display
 from experiments.run_dir.records import BEST, Records
 from experiments.run_dir.resume_state import BASE, ResumeState, check_base, restore, tensors_of
-from experiments.runtime import Runtime
+from experiments.runtime.base import SINGLE_PROCESS, Runtime
 from experiments.sample import Sample
 
 Row = dict[str, Any]  # of metrics.parquet

@@ -17,7 +17,7 @@ LONG_FILES = (
     "config/test_resume.py",
     "experiments/test_trainer.py",
     "tests/test_sweeps.py",
-    "distributed/test_torchrun.py",
+    "runtime/test_torchrun.py",
     "experiments/test_frozen.py",
     "experiments/test_shared_verdict_cache.py",
     "policy/test_loading.py",

@@ -14,7 +14,7 @@ import socket
 import subprocess
 from typing import Any
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 from envs.sandbox import protocol
 from envs.sandbox.base import SandboxError
 from envs.sandbox.inside import FLAGS, source

@@ -30,7 +30,7 @@ from experiments.anatomy.objectives import Objective, objectives, reference_ages
 from experiments.anatomy.options import Options
 from experiments.build import Parts
 from experiments.rollout.initial_values import InitialValues
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.studies.cli import say
 
 if TYPE_CHECKING:
@@ -164,4 +164,4 @@ def initial_values(algorithm: Algorithm, parts: Parts) -> InitialValues | None:
         return None
     assert parts.initial_values is not None
     reference = parts.initial_values.reference
-    return InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")
+    return InitialValues(reference, algorithm.initial_value_beta, needs.initial_value == "online")

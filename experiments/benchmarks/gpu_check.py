@@ -129,7 +129,7 @@ class Bench:
         return HFEngine(policy, ends, PAD, 4096)
 
     def free_mib(self) -> float:
-        from experiments.learner.memory_check import free_bytes
+        from experiments.learner.memory import free_bytes
 
         return free_bytes(self.device) / 2**20
 
@@ -197,7 +197,7 @@ def agree(bench: Bench) -> Iterator[Row]:
 
 
 def _agree(bench: Bench, policy: Policy, engine: Engine, name: str) -> Iterator[Row]:
-    from experiments.evaluation.logprob_check import LogprobCheck
+    from experiments.engine_check import LogprobCheck
 
     config, algorithm = bench.batch.config(dtype="bfloat16"), workload.algorithms()[ALGORITHMS[0]]
     config.engine.logprob_check_samples = 2 * len(bench.prompts)

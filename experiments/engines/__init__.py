@@ -2,7 +2,3 @@
 
 The room knows policies. It must not know the learner, rewards or how a run is distributed.
 """
-
-from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
-
-__all__ = ["Completion", "Engine", "FinishedResponse", "Sampling"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from experiments.policy.policy import copy_weights
+from experiments.sample import Completion
 
 if TYPE_CHECKING:
     from experiments.policy.policy import Policy, WeightSource
@@ -22,21 +23,31 @@ class Sampling:
     top_p: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """One response, EOS included where there is one."""
+@dataclass(frozen=True)
+class Request:
+    """What an engine is asked for: len(seeds[i]) responses to prompts[i].
 
-    tokens: tuple[int, ...]
-    logps: tuple[float, ...]  # of the distribution that was sampled from
-    # The policy's mean entropy over the response's tokens, in nats, at temperature 1 and without
-    # top-p; NaN: unknown
-    entropy: float
-    truncated: bool  # max_tokens came before EOS
-    version: int  # of the weights that generated it
+    `begun[i][n]`: the tokens that response n to prompts[i] begins with; those behind them are
+    returned. With `keep`, an engine may keep the keys and values of prompts and responses for a
+    later request whose `begun` goes on from them, until `release_memory`. A later request that has
+    one of their prompts has all responses to it, in the same places.
+    """
+
+    prompts: Sequence[Sequence[int]]
+    seeds: Sequence[Sequence[int]]
+    sampling: Sampling
+    begun: Sequence[Sequence[Sequence[int]]] | None = None
+    keep: bool = False
+
+    def part(self, index: slice) -> Request:
+        """Return the request for some of the prompts."""
+        begun = None if self.begun is None else self.begun[index]
+        return replace(self, prompts=self.prompts[index], seeds=self.seeds[index], begun=begun)
 
 
 # (index of the prompt, index of the response to it, the response)
 FinishedResponse = tuple[int, int, Completion]
+OnFinished = Callable[[Sequence[FinishedResponse]], None] | None
 
 
 class Engine(ABC):
@@ -58,24 +69,11 @@ class Engine(ABC):
         return self.name
 
     @abstractmethod
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        sampling: Sampling,
-        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
-        begun: Sequence[Sequence[Sequence[int]]] | None = None,
-        keep: bool = False,
-    ) -> list[list[Completion]]:
-        """Return len(seeds[i]) responses to prompts[i], each from the random stream of its seed.
+    def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
+        """Return the responses to each prompt, each from the random stream of its seed.
 
         `finished` receives each response once, soon after it ended, while others are generated. It
         must not use the model.
-
-        `begun[i][n]` are the tokens that response n to prompts[i] begins with; those behind them
-        are returned. With `keep`, an engine may keep the keys and values of prompts and responses
-        for a later call whose `begun` goes on from them, until `release_memory`. A later call that
-        has their prompts has them all, in the same places.
         """
 
     @abstractmethod

@@ -13,19 +13,6 @@ if TYPE_CHECKING:
 
     from experiments.config.schema import RunConfig
     from experiments.policy.policy import Policy
-    from experiments.runtime import RankGroup
-
-
-def generation_policy(config: RunConfig, base: Policy, trained: Policy, ranks: RankGroup) -> Policy:
-    """Return the policy that an engine of the trained weights generates with.
-
-    It is a copy if the engine takes no adapter, and always if the trained weights are sharded.
-    vLLM takes an adapted policy's weights one by one, as they are computed.
-    """
-    adapter = config.engine.name == "hf" and config.model.adapter != "none"
-    if adapter or ranks.sharded:
-        return ranks.engine_copy(base)
-    return trained
 
 
 def open_engines(

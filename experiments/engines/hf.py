@@ -19,17 +19,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
+from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request, Sampling
 from experiments.engines.kept_keys import KeptKeys, TokenIds, in_columns
 from experiments.engines.kv_cache import KVCache
 from experiments.engines.sampling import draw, uniforms
 from experiments.engines.shared_keys import make_kv_cache
 from experiments.policy.policy import Policy, WeightSource
+from experiments.sample import Completion
 
 COMPACT_BELOW = 0.75  # finished responses are dropped once at most this share is unfinished
 
 
-class Request(NamedTuple):
+class Requested(NamedTuple):
     """One requested response."""
 
     prompt: int
@@ -140,21 +141,14 @@ class HFEngine(Engine):
         self._kept.clear()
 
     @torch.inference_mode()
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        sampling: Sampling,
-        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
-        begun: Sequence[Sequence[Sequence[int]]] | None = None,
-        keep: bool = False,
-    ) -> list[list[Completion]]:
-        begins = [[tuple(tokens) for tokens in group] for group in begun or _blank(seeds)]
-        held = self._kept.take(prompts, begins) if begun is not None else {}
-        call = Call(prompts, sampling, finished, held, keep)
+    def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
+        seeds = request.seeds
+        begins = [[tuple(tokens) for tokens in group] for group in request.begun or _blank(seeds)]
+        held = self._kept.take(request.prompts, begins) if request.begun is not None else {}
+        call = Call(request.prompts, request.sampling, finished, held, request.keep)
         was_training = self.model.training
         self.model.eval()
-        for batch in self._batches(prompts, seeds, begins):
+        for batch in self._batches(request.prompts, seeds, begins):
             self._generate(call, batch)
         self.model.train(was_training)
         return [[call.completions[i, n] for n in range(len(g))] for i, g in enumerate(seeds)]
@@ -164,10 +158,10 @@ class HFEngine(Engine):
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[Sequence[int]],
         begins: Sequence[Sequence[TokenIds]],
-    ) -> Iterator[list[Request]]:
+    ) -> Iterator[list[Requested]]:
         """Yield batches of at most batch_size responses, contexts of similar length together."""
         requests = [
-            Request(i, n, seed, begins[i][n])
+            Requested(i, n, seed, begins[i][n])
             for i, group in enumerate(seeds)
             for n, seed in enumerate(group)
         ]
@@ -175,7 +169,7 @@ class HFEngine(Engine):
         for start in range(0, len(requests), self.batch_size):
             yield requests[start : start + self.batch_size]
 
-    def _generate(self, call: Call, batch: list[Request]) -> None:
+    def _generate(self, call: Call, batch: list[Requested]) -> None:
         """Generate a batch; responses are handed out as they leave it."""
         steps, device = call.sampling.max_tokens, self.model.device
         contexts = list(dict.fromkeys((request.prompt, request.begun) for request in batch))
@@ -198,7 +192,7 @@ class HFEngine(Engine):
             self._sample(logits, active, batch, call)
 
     def _sample(
-        self, logits: Tensor, active: ActiveSequences, batch: list[Request], call: Call
+        self, logits: Tensor, active: ActiveSequences, batch: list[Requested], call: Call
     ) -> None:
         """Draw token after token of all responses; `logits` (rows, vocabulary) are of the first."""
         steps = call.sampling.max_tokens
@@ -280,7 +274,7 @@ class HFEngine(Engine):
         drawn: Drawn,
         active: ActiveSequences,
         leaving: Tensor,
-        batch: list[Request],
+        batch: list[Requested],
         call: Call,
     ) -> None:
         """Hand out responses that leave the batch, `leaving` (responses,) as bool."""
@@ -299,7 +293,7 @@ class HFEngine(Engine):
         call.hand_out(responses)
 
     def _completions(
-        self, drawn: Drawn, index: Tensor, batch: list[Request], steps: int
+        self, drawn: Drawn, index: Tensor, batch: list[Requested], steps: int
     ) -> list[FinishedResponse]:
         """Return the responses at `index` of the batch; they have ended, or no step is left."""
         columns = (drawn.lengths, drawn.tokens, drawn.logps, drawn.entropies)

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.config.dependencies import VLLM_RELEASE, check_vllm
-from experiments.engines.base import Completion, Engine, FinishedResponse, Sampling
+from experiments.engines.base import Engine, OnFinished, Request, Sampling
 from experiments.errors import UserError
+from experiments.sample import Completion
 
 if TYPE_CHECKING:
     import torch
@@ -209,23 +210,16 @@ class VLLMEngine(Engine):
     def release_memory(self) -> None:
         self.host.release_memory()
 
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        sampling: Sampling,
-        finished: Callable[[Sequence[FinishedResponse]], None] | None = None,
-        begun: Sequence[Sequence[Sequence[int]]] | None = None,
-        keep: bool = False,
-    ) -> list[list[Completion]]:
+    def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
         """Return responses. vLLM keeps what it has read by itself, in its prefix cache."""
         self.host.load(self.policy)
+        prompts, seeds, begun = request.prompts, request.seeds, request.begun
         requests = [(i, number) for i, group in enumerate(seeds) for number in range(len(group))]
-        params = [self._params(seed, sampling) for group in seeds for seed in group]
+        params = [self._params(seed, request.sampling) for group in seeds for seed in group]
         completions: dict[tuple[int, int], Completion] = {}
 
-        def hand_out(request: int, output: Any) -> None:
-            prompt, number = requests[request]
+        def hand_out(index: int, output: Any) -> None:
+            prompt, number = requests[index]
             completions[prompt, number] = self._completion(output)
             if finished:
                 finished([(prompt, number, completions[prompt, number])])

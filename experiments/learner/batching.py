@@ -17,7 +17,7 @@ from experiments.seeds import stream
 if TYPE_CHECKING:
     from algorithms.base import Needs
     from experiments.config.schema import TrainConfig
-    from experiments.runtime import RankGroup
+    from experiments.policy.ranks import RankGroup
 
 
 def pack(samples: Sequence[Sample], pad: int, device: torch.device) -> Tokens:

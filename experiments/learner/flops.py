@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from experiments.learner.forward import Tokens
     from experiments.learner.modules import Modules
     from experiments.policy.policy import Policy
-    from experiments.run_dir.budget import Ledger
+    from experiments.run_dir.ledger import Ledger
 
 
 class PassCosts:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache
 
 from algorithms.base import PolicyOutput
-from algorithms.tensors import Entropy, chosen_logp
+from algorithms.logprobs import Entropy, chosen_logp
 from experiments.learner.packed_attention import can_pack, packed_hidden
 from experiments.policy.activation_checkpointing import (
     checkpointed,

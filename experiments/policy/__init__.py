@@ -2,7 +2,3 @@
 
 The room knows models. It must not know engines or learners.
 """
-
-from experiments.policy.policy import Policy, WeightSource, copy_weights
-
-__all__ = ["Policy", "WeightSource", "copy_weights"]

@@ -20,8 +20,8 @@ import torch
 from envs.reward import RewardConfig
 from experiments.config.schema import ReplayConfig
 from experiments.errors import UserError
-from experiments.replay.judgement_cache import JudgingCosts
 from experiments.replay.sample_log import SCHEMA, prompt_digest, samples_of, table_of
+from experiments.replay.sources import JudgingCosts
 from experiments.sample import PromptedProblem, Sample
 from experiments.seeds import stream
 

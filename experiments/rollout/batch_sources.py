@@ -13,20 +13,23 @@ from omegaconf import OmegaConf
 from algorithms.base import Needs
 from envs.environment import Environment, JudgeStats
 from envs.tasks.task import Task
+from experiments.config.checks import accepts_missing_logprobs
 from experiments.config.schema import RunConfig
-from experiments.config.validation import accepts_missing_logprobs
 from experiments.engines.base import Engine
 from experiments.errors import UserError
 from experiments.replay.buffer import ReplayBuffer
-from experiments.replay.earlier_runs import EarlierRun
-from experiments.replay.frozen_batches import FrozenBatches
-from experiments.replay.judgement_cache import JudgementCache, JudgingCosts
-from experiments.replay.offline_programs import OfflinePrograms
-from experiments.replay.program_files import ProgramFile
+from experiments.replay.sources import (
+    EarlierRun,
+    FrozenBatches,
+    JudgementCache,
+    JudgingCosts,
+    OfflinePrograms,
+    ProgramFile,
+)
 from experiments.rollout.conversations import Dialogue
 from experiments.rollout.environments import Environments
 from experiments.rollout.rollouts import Rollouts, response_limit
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem, Sample
 
 if TYPE_CHECKING:
@@ -81,6 +84,7 @@ def open_batches(
     ledger: Ledger,
     run: str,
     needs: Needs,
+    replay_until: int | None,
     version: Callable[[], int],
     dialogue: Dialogue | None = None,
 ) -> BatchSource:
@@ -126,7 +130,7 @@ def open_batches(
         ledger=ledger,
         run=run,
         replay=replay,
-        replay_until=needs.replay_until,
+        replay_until=replay_until,
         dialogue=dialogue,
     )
 

@@ -23,11 +23,10 @@ from envs.environment import Submission
 from envs.feedback import MAX_PIECE_CHARS, Feedback
 from envs.judge.extract import as_response
 from envs.problem import Judgement, Problem, Verdict
-from experiments.engines.base import Completion
 from experiments.errors import UserError
 from experiments.rollout.observations import ObservationEncoder
 from experiments.run_dir.flops import Text
-from experiments.sample import PromptedProblem, Sample, Turn
+from experiments.sample import Completion, PromptedProblem, Sample, Turn
 from experiments.seeds import seed_for
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ The rewards depend on the prompt, the reference policy (weights, config, end tok
 engine, the sampling settings, the judge, the problem's tests and the run's seed (so seeds share no
 error), and on nothing else of the run. So all runs share the file. A response has the same seed
 however many are requested, and a run is the same whether it reads the rewards or generates them.
-The exception is about one response in thousands (docs/results/study-q0.md): other rows in a batch
+The exception is about one response in thousands (study q0): other rows in a batch
 round differently, which can change a token. The file holds rewards rather than values, so that it
 serves every beta.
 """
@@ -24,15 +24,16 @@ import torch
 from torch import Tensor
 
 from algorithms.base import Batch
-from algorithms.tensors import masked_sum, pooled_soft_value
+from algorithms.spo import pooled_soft_value
+from algorithms.tensors import masked_sum
 from envs.environment import Environment, JudgeStats
 from envs.problem import Judgement
 from envs.reward import RewardConfig
 from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Engine, Sampling
 from experiments.rollout.conversations import Dialogue, generation_texts
-from experiments.rollout.generation import Responder
-from experiments.run_dir.budget import Ledger
+from experiments.rollout.generate import Responder
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample, Turn
 from experiments.seeds import seed_for
 

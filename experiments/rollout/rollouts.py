@@ -12,11 +12,11 @@ from envs.environment import Environment, JudgeStats
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Sampling
 from experiments.replay.buffer import ReplayBuffer
-from experiments.replay.offline_programs import OfflinePrograms
+from experiments.replay.sources import OfflinePrograms
 from experiments.rollout.conversations import Dialogue, generation_texts, turns_of
 from experiments.rollout.curriculum import Curriculum
-from experiments.rollout.generation import Responder, overlaps
-from experiments.run_dir.budget import Ledger
+from experiments.rollout.generate import Responder, overlaps
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for, stream
 

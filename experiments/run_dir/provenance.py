@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from envs.tasks.dataset_task import data_sets
+from envs.tasks.dataset import data_sets
 from envs.tasks.prompts import template_file
-from envs.tasks.storage.sources import content_digest, local_files
+from envs.tasks.rows import local_files
 from experiments.config.command_line import without_secrets
 from experiments.config.model_folder import GGUF
 from experiments.config.schema import ModelConfig, RunConfig
@@ -32,9 +32,9 @@ ROOMS = ("algorithms", "analysis", "envs", "experiments")
 BESIDE = ("envs/sandbox/inside/*.py", "conf/prompt/*.jinja")  # read, not imported
 # They decide on what is shown and recorded, not on what is computed.
 SHOWING = re.compile(
-    r"experiments/run_dir/(activity|loggers|machine|progress|provenance|records|trackio_logger|wandb_logger)\.py"
+    r"experiments/run_dir/(activity|loggers|machine|progress|provenance|records)\.py"
     r"|experiments/config/(command_line|version)\.py"
-    r"|experiments/rollout/(learning_signs|sample_text)\.py"
+    r"|experiments/rollout/(learning_signs)\.py"
     r"|envs/command_line/(command_help|field_docs|readable)\.py"
 )
 SHOWING_PACKAGES = {"matplotlib", "rich", "tabulate", "tensorboard", "trackio", "wandb"}
@@ -222,8 +222,8 @@ def _data(config: RunConfig) -> Iterator[tuple[str, str]]:
                 found = local_files(path, "task.path", layout)
                 files += [file for split in found.values() for file in split]
     for file in files:
-        with suppress(OSError):
-            yield str(file), content_digest(template_file(file))[0][:12]
+        with suppress(OSError), template_file(file).open("rb") as content:
+            yield str(file), hashlib.file_digest(content, "sha256").hexdigest()[:12]
 
 
 def _model(model: ModelConfig) -> Iterator[tuple[str, str]]:

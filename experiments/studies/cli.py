@@ -10,8 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from envs.command_line.command_help import print_help, wants_help
-from envs.command_line.config_parsing import did_you_mean, parse_arguments
+from envs.command_line import did_you_mean, parse_arguments, print_help, wants_help
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import exit_on_interrupt
 
@@ -79,10 +78,8 @@ def check_runs(configs: Sequence[RunConfig], starts: bool = True) -> None:
     Their output folders are there. `starts`: they start now, on this machine.
     """
     from experiments.config.preflight import check_before_start
-    from experiments.learner.memory_check import check_jobs
 
     check_before_start(configs, starts)
-    check_jobs(configs)
 
 
 def choose(

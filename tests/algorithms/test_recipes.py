@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from algorithms.adaptive_clipping import second_moment_bound
-from algorithms.preference import rejection_sample
+from algorithms.ratio_rules import second_moment_bound
+from algorithms.regressions import rejection_sample
 from tests.algorithms.batches import fresh, raw
 from tests.algorithms.pulls import (
     BETA,

@@ -6,8 +6,7 @@ import math
 import pytest
 import torch
 
-from algorithms.spo import soft_value
-from algorithms.tensors import pooled_soft_value
+from algorithms.spo import pooled_soft_value, soft_value
 from tests.algorithms.tabular import (
     BETA,
     PREFIXES,

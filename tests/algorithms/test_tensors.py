@@ -5,10 +5,11 @@ from typing import get_args
 import pytest
 import torch
 
-from algorithms import tensors
+from algorithms import logprobs
+from algorithms.logprobs import chosen_logp
 from algorithms.tensors import (
+    KLKind,
     aggregate,
-    chosen_logp,
     clipped_terms,
     group_ranks,
     kl,
@@ -66,7 +67,7 @@ def test_k1_and_k3_are_unbiased_and_the_gradients_are_as_documented():
 
     value, gradient = true_gradient()
     grads = {}
-    for kind in get_args(tensors.KLKind):
+    for kind in get_args(KLKind):
         x = logits.clone().requires_grad_(True)
         logp = x.log_softmax(-1)
         estimate = (logp.exp().detach() * kl(logp, ref, kind)).sum()
@@ -92,7 +93,7 @@ def test_unknown_aggregation_is_named():
 
 @pytest.mark.parametrize("budget", [2**26, 100])
 def test_chosen_logp_in_one_chunk_or_many(monkeypatch, budget):
-    monkeypatch.setattr(tensors, "LOGITS_PER_CHUNK", budget)
+    monkeypatch.setattr(logprobs, "LOGITS_PER_CHUNK", budget)
     generator = torch.Generator().manual_seed(0)
     head = torch.nn.Linear(8, 30, bias=False)
     hidden = torch.randn(17, 8, generator=generator, requires_grad=True)
@@ -120,7 +121,7 @@ def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen
     slope = torch.randn(17, generator=generator)
     results = []
     for budget in (2**24, 100):
-        monkeypatch.setattr(tensors, "LOGITS_PER_CHUNK", budget)
+        monkeypatch.setattr(logprobs, "LOGITS_PER_CHUNK", budget)
         hidden = start.clone().requires_grad_(True)
         head.zero_grad()
         logp, entropy = chosen_logp(hidden, head, tokens, temperature)
@@ -136,7 +137,7 @@ def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen
 
 
 def test_chunks_of_bfloat16_have_float32_log_probs(monkeypatch):
-    monkeypatch.setattr(tensors, "LOGITS_PER_CHUNK", 2000)
+    monkeypatch.setattr(logprobs, "LOGITS_PER_CHUNK", 2000)
     generator = torch.Generator().manual_seed(0)
     head = torch.nn.Linear(64, 500, bias=False).bfloat16()
     hidden = torch.randn(40, 64, generator=generator).bfloat16().requires_grad_(True)

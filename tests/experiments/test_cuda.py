@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from experiments.benchmarks.workload import algorithms, responses, step_of
-from experiments.engines.base import Sampling
+from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
-from experiments.learner.memory_check import free_bytes
+from experiments.learner.memory import free_bytes
 from experiments.policy import loading
 from experiments.policy.policy import Policy
 from experiments.run_dir.machine import PeakMemory
@@ -24,7 +24,7 @@ def test_greedy_responses_are_those_of_the_cpu(tiny):
     there = copy.deepcopy(tiny).to("cuda")
     greedy = Sampling(12, temperature=0)
     groups = [
-        HFEngine(Policy(model), {1}, 0, 64).generate(PROMPTS, [[0]] * 3, greedy)
+        HFEngine(Policy(model), {1}, 0, 64).generate(Request(PROMPTS, [[0]] * 3, greedy))
         for model in (tiny, there)
     ]
     assert [[c.tokens for c in g] for g in groups[0]] == [[c.tokens for c in g] for g in groups[1]]
@@ -34,7 +34,7 @@ def test_attention_builds_no_plan_for_each_length(tiny):
     model = copy.deepcopy(tiny).to("cuda", torch.bfloat16)  # a dtype that cuDNN's attention takes
     loading.set_up_torch(1)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        HFEngine(Policy(model), {1}, 0, 64).generate(PROMPTS, [[0, 1]] * 3, Sampling(4))
+        HFEngine(Policy(model), {1}, 0, 64).generate(Request(PROMPTS, [[0, 1]] * 3, Sampling(4)))
     names = {event.key for event in profile.key_averages()}
     assert "aten::scaled_dot_product_attention" in names
     assert not any("cudnn" in name for name in names)

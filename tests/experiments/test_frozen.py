@@ -6,9 +6,8 @@ import pytest
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
 from experiments.replay import sample_log
-from experiments.replay.frozen_batches import FrozenBatches
-from experiments.replay.judgement_cache import JudgingCosts
-from experiments.run_dir.budget import Ledger
+from experiments.replay.sources import FrozenBatches, JudgingCosts
+from experiments.run_dir.ledger import Ledger
 from experiments.trainer import train
 from tests.experiments.compose import config as config_of
 from tests.experiments.config.test_resume import SMALL, assert_same, go_on

@@ -70,14 +70,14 @@ CASES = {
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The run folder of a case, trained once. Judging overlaps generation."""
-    from experiments.rollout import generation
+    from experiments.rollout import generate
 
     folders = {}
 
     def of(case):
         if case not in folders:
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(generation, "default_workers", lambda: 2)
+                patched.setattr(generate, "default_workers", lambda: 2)
                 folders[case] = run(tmp_path_factory.mktemp(case), *CASES[case])
         return folders[case]
 
@@ -201,7 +201,7 @@ def test_initial_values_from_disk_change_nothing_but_time(tmp_path, monkeypatch)
 
 
 def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypatch):
-    from experiments.evaluation import base_evaluation
+    from experiments import evaluation
 
     made = []
 
@@ -209,8 +209,8 @@ def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypat
         made.append(config.seed)
         return evaluate(config, *given)
 
-    evaluate = base_evaluation.evaluate
-    monkeypatch.setattr(base_evaluation, "evaluate", counted)
+    evaluate = evaluation.evaluate
+    monkeypatch.setattr(evaluation, "evaluate", counted)
     few = ["task.max_response_tokens=12", "eval.kl_samples=0"]
     folders = [run(tmp_path, *few, "steps=1", f"algo={algo}") for algo in ("grpo", "grpo", "sft")]
     assert made == [0]

@@ -18,7 +18,7 @@ from experiments.anatomy.gradients import (
 )
 from experiments.anatomy.options import Options
 from experiments.policy.policy import Policy
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 

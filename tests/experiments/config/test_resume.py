@@ -17,7 +17,7 @@ from experiments import trainer
 from experiments.config import resume
 from experiments.errors import UserError
 from experiments.learner.learner import Learner
-from experiments.rollout.generation import JudgingThread
+from experiments.rollout.generate import JudgingThread
 from experiments.rollout.rollouts import Rollouts
 from experiments.run_dir.records import Records
 from tests.experiments.compose import config as config_of

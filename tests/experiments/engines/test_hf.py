@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from experiments.engines import hf
-from experiments.engines.base import Sampling
+from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.kv_cache import OwnKeys
 from experiments.engines.sampling import draw, nucleus
@@ -44,7 +44,7 @@ def test_greedy_tokens_equal_those_of_generate(nano):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_log_probs_are_the_learners(engine, temperature):
-    groups = engine.generate(PROMPTS, [[1, 2, 3]] * 3, Sampling(12, temperature))
+    groups = engine.generate(Request(PROMPTS, [[1, 2, 3]] * 3, Sampling(12, temperature)))
     completions = flat(groups)
     tokens = Tokens.pack(
         PROMPTS,
@@ -65,13 +65,13 @@ def test_log_probs_are_the_learners(engine, temperature):
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])  # the lower, the longer they are equal
 def test_a_response_does_not_depend_on_its_neighbours(engine, temperature):
     sampling = Sampling(12, temperature)
-    together = flat(engine.generate(PROMPTS, [[10, 11], [12], [13, 14, 15]], sampling))
+    together = flat(engine.generate(Request(PROMPTS, [[10, 11], [12], [13, 14, 15]], sampling)))
     alone = [
-        flat(engine.generate([PROMPTS[p]], [[seed]], sampling))[0]
+        flat(engine.generate(Request([PROMPTS[p]], [[seed]], sampling)))[0]
         for p, seed in [(0, 10), (0, 11), (1, 12), (2, 13), (2, 14), (2, 15)]
     ]
     small = HFEngine(engine.policy, eos={1}, pad=0, batch_size=2)
-    in_pairs = flat(small.generate(PROMPTS, [[10, 11], [12], [13, 14, 15]], sampling))
+    in_pairs = flat(small.generate(Request(PROMPTS, [[10, 11], [12], [13, 14, 15]], sampling)))
     assert [c.tokens for c in together] == [c.tokens for c in alone] == [c.tokens for c in in_pairs]
 
 
@@ -84,7 +84,9 @@ def test_what_responses_have_in_common_is_read_once(engine, monkeypatch, how, te
     engine.model.register_forward_hook(
         lambda *given: read.append(given[2]["input_ids"].shape), with_kwargs=True
     )
-    groups = engine.generate(PROMPTS, [range(40), range(2), range(9)], Sampling(12, temperature))
+    groups = engine.generate(
+        Request(PROMPTS, [range(40), range(2), range(9)], Sampling(12, temperature))
+    )
     begun = {
         (prompt, c.tokens[:length])  # each of them is read once, and the last token never
         for prompt, group in enumerate(groups)
@@ -100,21 +102,23 @@ def test_what_responses_have_in_common_is_read_once(engine, monkeypatch, how, te
 def test_responses_are_handed_out_once_each_and_before_the_last_is_written(tiny, batch_size):
     engine = HFEngine(Policy(tiny), eos={1}, pad=0, batch_size=batch_size)
     seeds, pieces = [range(20), range(3), range(9)], []
-    groups = engine.generate(PROMPTS, seeds, Sampling(30), pieces.append)
+    groups = engine.generate(Request(PROMPTS, seeds, Sampling(30)), pieces.append)
     handed = [written for piece in pieces for written in piece]
     assert len(handed) == len({(prompt, number) for prompt, number, _ in handed}) == 32
     assert all(groups[prompt][number] == completion for prompt, number, completion in handed)
     assert len(pieces) > (32 // batch_size or 1)  # some while others of their batch went on
-    assert groups == engine.generate(PROMPTS, seeds, Sampling(30))
+    assert groups == engine.generate(Request(PROMPTS, seeds, Sampling(30)))
 
 
 def test_different_seeds_give_different_responses(engine):
-    drawn = {c.tokens for c in flat(engine.generate(PROMPTS[:1], [range(20)], Sampling(12)))}
+    drawn = {
+        c.tokens for c in flat(engine.generate(Request(PROMPTS[:1], [range(20)], Sampling(12))))
+    }
     assert len(drawn) > 10
 
 
 def test_eos_ends_a_response_and_max_tokens_truncates(engine):
-    completions = flat(engine.generate(PROMPTS, [range(60)] * 3, Sampling(9)))
+    completions = flat(engine.generate(Request(PROMPTS, [range(60)] * 3, Sampling(9))))
     ended = [c for c in completions if not c.truncated]
     assert ended
     assert all(c.tokens[-1] == 1 and 1 not in c.tokens[:-1] for c in ended)
@@ -128,7 +132,10 @@ def test_first_tokens_follow_the_models_distribution(engine):
     temperature, count = 2.0, 20_000
     seeds = [list(range(count))]
     big = HFEngine(engine.policy, eos={1}, pad=0, batch_size=count)
-    first = [c.tokens[0] for c in flat(big.generate(PROMPTS[:1], seeds, Sampling(1, temperature)))]
+    first = [
+        c.tokens[0]
+        for c in flat(big.generate(Request(PROMPTS[:1], seeds, Sampling(1, temperature))))
+    ]
     observed = torch.bincount(torch.tensor(first), minlength=41).double()
     logits = engine.model(torch.tensor(PROMPTS[:1])).logits[0, -1].detach().double()
     expected = (logits / temperature).softmax(-1) * count
@@ -180,13 +187,13 @@ def test_an_engine_with_its_own_copy_changes_only_at_sync(tiny):
 
     policy = Policy(tiny)
     engine = HFEngine(frozen_copy(policy), eos={1}, pad=0, batch_size=8)
-    before = flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8)))
+    before = flat(engine.generate(Request(PROMPTS, [[1]] * 3, Sampling(8))))
     with torch.no_grad():
         tiny.lm_head.weight.copy_(tiny.lm_head.weight.flip(0))
     policy.version += 1
-    assert flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8))) == before
+    assert flat(engine.generate(Request(PROMPTS, [[1]] * 3, Sampling(8)))) == before
     engine.sync(policy)
-    after = flat(engine.generate(PROMPTS, [[1]] * 3, Sampling(8)))
+    after = flat(engine.generate(Request(PROMPTS, [[1]] * 3, Sampling(8))))
     assert [c.tokens for c in after] != [c.tokens for c in before]
     assert {c.version for c in before} == {0}
     assert {c.version for c in after} == {1}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from experiments.engines import hf
-from experiments.engines.base import Sampling
+from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.kept_keys import KeptKeys, in_columns
 from experiments.engines.kv_cache import OwnKeys
@@ -33,11 +33,13 @@ def converse(engine, keep, forget=False, temperature=1.0):
     found = []
     for turn in range(TURNS):
         answers = engine.generate(
-            PROMPTS,
-            [[100 * i + 10 * number + turn for number, _ in g] for i, g in enumerate(going)],
-            Sampling(ANSWER, temperature),
-            begun=[[tokens for _, tokens in group] for group in going] if turn else None,
-            keep=keep and turn + 1 < TURNS,
+            Request(
+                PROMPTS,
+                [[100 * i + 10 * number + turn for number, _ in g] for i, g in enumerate(going)],
+                Sampling(ANSWER, temperature),
+                begun=[[tokens for _, tokens in group] for group in going] if turn else None,
+                keep=keep and turn + 1 < TURNS,
+            )
         )
         if forget:
             engine.release_memory()
@@ -109,10 +111,10 @@ def test_only_what_is_new_is_read(tiny):
 def test_one_answer_has_the_same_bits_whether_it_is_kept_or_not(tiny):
     engine = engine_of(tiny, 4)
     seeds = [range(count) for count in GROUPS]
-    plain = engine.generate(PROMPTS, seeds, Sampling(ANSWER))
-    assert engine.generate(PROMPTS, seeds, Sampling(ANSWER), keep=True) == plain
+    plain = engine.generate(Request(PROMPTS, seeds, Sampling(ANSWER)))
+    assert engine.generate(Request(PROMPTS, seeds, Sampling(ANSWER), keep=True)) == plain
     blank = [[()] * count for count in GROUPS]
-    assert engine.generate(PROMPTS, seeds, Sampling(ANSWER), begun=blank) == plain
+    assert engine.generate(Request(PROMPTS, seeds, Sampling(ANSWER), begun=blank)) == plain
 
 
 def test_it_is_made_again_to_the_same_bits(tiny):
@@ -141,7 +143,7 @@ def test_nothing_is_kept_in_the_end_and_nothing_of_what_ended(tiny):
 def test_equal_contexts_are_read_once(tiny):
     engine, read = engine_of(tiny), columns_read(tiny)
     begun = [[(7, 8, 9)] * 6]
-    engine.generate(PROMPTS[:1], [range(6)], Sampling(ANSWER), begun=begun)
+    engine.generate(Request(PROMPTS[:1], [range(6)], Sampling(ANSWER), begun=begun))
     assert read[0] == (1, len(PROMPTS[0]) + 3)
 
 

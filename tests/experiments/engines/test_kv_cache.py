@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from experiments.engines import hf
-from experiments.engines.base import Sampling
+from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.kv_cache import OwnKeys
 from experiments.engines.shared_keys import SHARED, SharedKeys, make_kv_cache
@@ -21,7 +21,7 @@ def written(model, how, monkeypatch, sampling):
     layers = model.config.num_hidden_layers
     with monkeypatch.context() as patch:
         patch.setattr(hf, "make_kv_cache", lambda _, real, steps: how(layers, real, steps))
-        groups = HFEngine(Policy(model), {1}, 0, 64).generate(PROMPTS, SEEDS, sampling)
+        groups = HFEngine(Policy(model), {1}, 0, 64).generate(Request(PROMPTS, SEEDS, sampling))
     return [completion for group in groups for completion in group]
 
 
@@ -45,7 +45,7 @@ def test_shared_prompts_write_what_own_prompts_write(kind, monkeypatch):
 def test_a_sliding_window_is_the_models_own(kind, prompts):
     """Log-probs are those of a plain forward pass, of responses that end far beyond the window."""
     model, seeds = model_of(kind, **SLIDING[kind]), [range(6)] * len(prompts)
-    groups = HFEngine(Policy(model), {1}, 0, 64).generate(prompts, seeds, Sampling(24))
+    groups = HFEngine(Policy(model), {1}, 0, 64).generate(Request(prompts, seeds, Sampling(24)))
     for prompt, group in zip(prompts, groups, strict=True):
         for completion in group:
             with torch.no_grad():
@@ -128,6 +128,6 @@ def test_the_model_has_its_attention_back_whatever_comes(tiny, monkeypatch):
 
     monkeypatch.setattr(hf, "draw", broken)
     with pytest.raises(ZeroDivisionError):
-        HFEngine(Policy(tiny), {1}, 0, 64).generate(PROMPTS, SEEDS, Sampling(4))
+        HFEngine(Policy(tiny), {1}, 0, 64).generate(Request(PROMPTS, SEEDS, Sampling(4)))
     assert seen == [SHARED]
     assert tiny.config._attn_implementation == before

@@ -3,17 +3,17 @@
 import pytest
 import torch
 
+from experiments import engine_check
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
-from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
 from experiments.engines import vllm
-from experiments.engines.base import Sampling
+from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.vllm import Host, VLLMEngine
 from experiments.errors import UserError
-from experiments.evaluation import logprob_check
 from experiments.learner.forward import Tokens, score
 from experiments.policy import loading
 from experiments.policy.policy import Policy
+from tests.compose import engine_config, model_config, run_config
 from tests.experiments.compose import config
 
 pytestmark = [
@@ -31,14 +31,14 @@ def config_of(*overrides):
 
 @pytest.fixture(scope="module")
 def host():
-    policy, _ = loading.load(ModelConfig())
+    policy, _ = loading.load(model_config())
     return Host(config_of(), policy)
 
 
 @pytest.fixture
 def policy():
     """A policy that a test may train."""
-    return loading.load(ModelConfig())[0]
+    return loading.load(model_config())[0]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def prompts():
     from envs.tasks import open_task
     from experiments.rollout.prompts import encode_prompts
 
-    _, tokenizer = loading.load(ModelConfig())
+    _, tokenizer = loading.load(model_config())
     config = config_of("task.train_problems=200").task
     task = open_task(config)
     return [p.tokens for p in encode_prompts(task.train, task, tokenizer, config, {})[0]]
@@ -72,7 +72,7 @@ def differences(policy, prompts, completions, temperature=1.0):
 
 def write(engine, prompts, temperature=1.0, tokens=32):
     seeds = [[1000 + row] for row in range(len(prompts))]
-    return flat(engine.generate(prompts, seeds, Sampling(tokens, temperature)))
+    return flat(engine.generate(Request(prompts, seeds, Sampling(tokens, temperature))))
 
 
 def disturb(policy, seed):
@@ -103,7 +103,7 @@ def test_log_probs_are_the_learners(host, policy, prompts, temperature):
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_first_tokens_follow_the_learners_distribution(host, policy, prompts, temperature):
     engine = VLLMEngine(host, policy, ends(policy))
-    groups = engine.generate(prompts[:1], [range(COUNT)], Sampling(1, temperature))
+    groups = engine.generate(Request(prompts[:1], [range(COUNT)], Sampling(1, temperature)))
     drawn = torch.tensor([c.tokens[0] for c in groups[0]])
     with torch.no_grad():
         logits = policy.model(torch.tensor([prompts[0]])).logits[0, -1].double()
@@ -121,7 +121,7 @@ def test_first_tokens_follow_the_learners_distribution(host, policy, prompts, te
 
 def test_top_p_log_probs_are_of_the_renormalised_nucleus(host, policy, prompts):
     engine = VLLMEngine(host, policy, ends(policy))
-    groups = engine.generate(prompts[:20], [range(10)] * 20, Sampling(1, 1.0, top_p=0.8))
+    groups = engine.generate(Request(prompts[:20], [range(10)] * 20, Sampling(1, 1.0, top_p=0.8)))
     for prompt, group in zip(prompts[:20], groups, strict=True):
         with torch.no_grad():
             probs = policy.model(torch.tensor([prompt])).logits[0, -1].softmax(-1)
@@ -183,22 +183,22 @@ def test_policies_that_share_the_instance_keep_their_own_weights(host, policy, p
 def test_an_error_in_mid_batch_leaves_no_request_behind(host, policy, prompts):
     engine = VLLMEngine(host, policy, ends(policy))
     with pytest.raises(ZeroDivisionError):
-        engine.generate(prompts[:8], [range(2)] * 8, Sampling(24), lambda written: 1 / 0)
+        engine.generate(Request(prompts[:8], [range(2)] * 8, Sampling(24)), lambda written: 1 / 0)
     assert not host.llm.llm_engine.has_unfinished_requests()
-    again = engine.generate(prompts[:3], [range(2)] * 3, Sampling(24))
+    again = engine.generate(Request(prompts[:3], [range(2)] * 3, Sampling(24)))
     assert [len(group) for group in again] == [2, 2, 2]
 
 
 def test_responses_end_at_their_ends_and_come_back_in_order(host, policy, prompts):
     engine, done = VLLMEngine(host, policy, ends(policy)), []
     seeds = [[5, 6, 7], [8], [9, 5]]
-    groups = engine.generate(prompts[:3], seeds, Sampling(24), done.extend)
+    groups = engine.generate(Request(prompts[:3], seeds, Sampling(24)), done.extend)
     assert [len(group) for group in groups] == [3, 1, 2]
     assert len(done) == 6
     assert all(groups[prompt][number] == completion for prompt, number, completion in done)
-    again = engine.generate(prompts[2::-1], seeds[::-1], Sampling(24))
+    again = engine.generate(Request(prompts[2::-1], seeds[::-1], Sampling(24)))
     assert [[c.tokens for c in g] for g in again] == [[c.tokens for c in g] for g in groups[::-1]]
-    many = flat(engine.generate(prompts, [range(2)] * 200, Sampling(24)))
+    many = flat(engine.generate(Request(prompts, [range(2)] * 200, Sampling(24))))
     (end,) = ends(policy)
     assert {c.truncated for c in many} == {True, False}
     for completion in many:
@@ -253,10 +253,10 @@ def monitor(engine, policy, prompts, temperature):
     from envs.problem import Problem
     from experiments.sample import PromptedProblem
 
-    config = RunConfig(algo=None, engine=EngineConfig(name="vllm"))
+    config = run_config(algo=None, engine=engine_config(name="vllm"))
     config.train.temperature = temperature
     problems = [PromptedProblem(Problem(str(i), "", (), ()), p) for i, p in enumerate(prompts)]
-    return logprob_check.LogprobCheck(config, engine, Watched(policy, temperature), problems)
+    return engine_check.LogprobCheck(config, engine, Watched(policy, temperature), problems)
 
 
 def test_the_monitor_is_quiet_where_all_is_right(host, policy, prompts):

@@ -6,8 +6,8 @@ import pytest
 
 from envs.environment import JudgeStats
 from envs.problem import Verdict
-from experiments.evaluation import base_evaluation
-from experiments.run_dir.budget import Ledger
+from experiments import evaluation
+from experiments.run_dir.ledger import Ledger
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_an_evaluation_is_kept_unless_a_verdict_is_uncertain(
         eval_engine=None,
         tokenizer=None,
     )
-    monkeypatch.setattr(base_evaluation, "_cache_file", lambda *_: file)
+    monkeypatch.setattr(evaluation, "_cache_file", lambda *_: file)
     monkeypatch.setattr(
-        base_evaluation, "evaluate", lambda *_: calls.append(1) or [{"verdict": verdict}]
+        evaluation, "evaluate", lambda *_: calls.append(1) or [{"verdict": verdict}]
     )
     for _ in range(2):
-        rows, _ = base_evaluation.evaluate_base(None, parts, {}, lambda _: None)
+        rows, _ = evaluation.evaluate_base(None, parts, {}, lambda _: None)
         assert rows == [{"verdict": verdict}]
     assert len(calls) == (1 if kept else 2)

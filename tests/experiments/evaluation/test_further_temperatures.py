@@ -6,11 +6,10 @@ import signal
 import pandas as pd
 import pytest
 
-from experiments import trainer
+from experiments import evaluation, trainer
 from experiments.config import resume
 from experiments.errors import UserError
-from experiments.evaluation import base_evaluation
-from experiments.rollout.generation import Responder
+from experiments.rollout.generate import Responder
 from tests.experiments.compose import config as config_of
 
 SMALL = [
@@ -122,13 +121,13 @@ def test_each_temperature_has_random_streams_of_its_own_and_all_else_is_shared(
 
 
 def test_the_base_is_evaluated_once_for_all_runs_of_a_seed(tmp_path, monkeypatch):
-    made, evaluate = [], base_evaluation.evaluate
+    made, evaluate = [], evaluation.evaluate
 
     def counted(config, *given):
         made.append(given[-3])
         return evaluate(config, *given)
 
-    monkeypatch.setattr(base_evaluation, "evaluate", counted)
+    monkeypatch.setattr(evaluation, "evaluate", counted)
     folders = [begin(tmp_path, "steps=0", FURTHER).folder for _ in range(2)]
     assert made == [None, 0.0, 1.0]
     assert_same(*folders, "evals", "further_evals")
@@ -147,7 +146,7 @@ def killed_at(call, output_dir, *overrides):
                 os.kill(os.getpid(), signal.SIGKILL)
             return rows
 
-        trainer.evaluate = base_evaluation.evaluate = killing
+        trainer.evaluate = evaluation.evaluate = killing
         begin(output_dir, *overrides)
         os._exit(1)
     _, status = os.waitpid(child, 0)
@@ -172,13 +171,13 @@ def test_kill_9_among_them_costs_nothing(moment, finished, tmp_path):
 
 def test_what_the_base_was_evaluated_at_before_a_kill_is_not_done_again(tmp_path, monkeypatch):
     folder = killed_at(3, tmp_path, FURTHER, "steps=0")
-    made, evaluate = [], base_evaluation.evaluate
+    made, evaluate = [], evaluation.evaluate
 
     def counted(config, *given):
         made.append(given[-3])
         return evaluate(config, *given)
 
-    monkeypatch.setattr(base_evaluation, "evaluate", counted)
+    monkeypatch.setattr(evaluation, "evaluate", counted)
     assert resumed(folder).status == "finished"
     assert made == [1.0]
 

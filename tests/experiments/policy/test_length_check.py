@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments.engines.base import Sampling
+from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
 from experiments.learner.forward import Tokens, score
@@ -51,7 +51,7 @@ def off(case, steps):
     kind, options = ALL[case]
     model = model_of(kind, **options)
     engine = HFEngine(Policy(model), {1}, 0, 64)
-    groups = engine.generate(PROMPTS, [range(4)] * 3, Sampling(steps))
+    groups = engine.generate(Request(PROMPTS, [range(4)] * 3, Sampling(steps)))
     rows = [(i, completion) for i, group in enumerate(groups) for completion in group]
     given = [i for i, _ in rows], [completion.tokens for _, completion in rows]
     tokens = Tokens.pack(PROMPTS, *given, 0, torch.device("cpu"))

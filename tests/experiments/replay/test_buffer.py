@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 
 from envs.reward import RewardConfig
-from experiments.config.schema import ReplayConfig
 from experiments.errors import UserError
 from experiments.replay import sample_log
 from experiments.replay.buffer import ReplayBuffer
-from experiments.replay.judgement_cache import JudgingCosts
 from experiments.replay.sample_log import SampleLog, samples_of
+from experiments.replay.sources import JudgingCosts
 from experiments.run_dir import checkpoints
 from experiments.run_dir.atomic_files import write_arrow
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Turn
+from tests.compose import replay_config
 from tests.experiments.rollout.stored import prompt, sample
 
 P, Q = prompt("p"), prompt("q")
@@ -36,7 +36,7 @@ class Others:
 @pytest.fixture
 def store_of():
     def make(*sources, now=lambda: 0, **options):
-        options = ReplayConfig(**options)
+        options = replay_config(**options)
         return ReplayBuffer(options, RewardConfig(), now, JudgingCosts(Ledger()), sources)
 
     return make

@@ -10,13 +10,13 @@ from envs.problem import Problem, Test
 from envs.reward import RewardConfig
 from experiments.errors import UserError
 from experiments.replay.buffer import ReplayBuffer
-from experiments.replay.judgement_cache import JudgingCosts
 from experiments.replay.sample_log import samples_of, table_of
+from experiments.replay.sources import JudgingCosts
 from experiments.rollout.batch_sources import _check_same_settings, observations_hash
 from experiments.rollout.conversations import dialogue_of
 from experiments.rollout.observations import ObservationEncoder
 from experiments.rollout.prompts import encode_prompts
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.run_dir.resume_state import check_base
 from experiments.sample import PromptedProblem, Turn
 from tests.experiments.compose import config as config_of

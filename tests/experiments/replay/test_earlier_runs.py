@@ -7,8 +7,8 @@ import pytest
 from envs.reward import RewardConfig
 from experiments.errors import UserError
 from experiments.replay import sample_log
-from experiments.replay.earlier_runs import EarlierRun
 from experiments.replay.sample_log import samples_of
+from experiments.replay.sources import EarlierRun
 from experiments.rollout.batch_sources import check_source
 from tests.experiments.rollout.stored import prompt, sample
 

@@ -3,8 +3,8 @@
 import pytest
 
 from envs.problem import Judgement, Problem, Verdict
-from experiments.replay.judgement_cache import JudgementCache
-from experiments.run_dir.budget import Ledger
+from experiments.replay.sources import JudgementCache
+from experiments.run_dir.ledger import Ledger
 
 PROBLEM = Problem("p", "", (), ())
 

@@ -8,9 +8,9 @@ import pytest
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test
 from envs.reward import RewardConfig
-from envs.sandbox.select import SandboxConfig, open_sandbox
-from experiments.replay.offline_programs import OfflinePrograms
-from experiments.run_dir.budget import Ledger
+from envs.sandbox import SandboxConfig, open_sandbox
+from experiments.replay.sources import OfflinePrograms
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem
 
 DOUBLE = ("print(2*int(input()))", "n=int(input())\nprint(n+n)")
@@ -162,7 +162,7 @@ def test_a_broken_file_on_disk_is_written_anew(pool_of, tmp_path):
 
 
 def test_what_memory_forgets_is_read_again(pool_of, monkeypatch):
-    monkeypatch.setattr("experiments.replay.offline_programs.MAX_PROBLEMS", 1)
+    monkeypatch.setattr("experiments.replay.sources.MAX_PROBLEMS", 1)
     pool = pool_of()
     samples = pool.draw(prompted(), 8, 0)
     other = PromptedProblem(replace(prompted().problem, name="q"), (1, 2, 3))

@@ -7,11 +7,10 @@ import pytest
 from envs.judge.judge import Judge
 from envs.problem import Problem, Test
 from envs.reward import RewardConfig
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from experiments.errors import UserError
-from experiments.replay.judgement_cache import JudgementCache
-from experiments.replay.program_files import ProgramFile
-from experiments.run_dir.budget import Ledger
+from experiments.replay.sources import JudgementCache, ProgramFile
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem
 
 DOUBLE = PromptedProblem(Problem("double", "", (), (Test("3\n", "6\n"),)), (1, 2))

@@ -10,9 +10,9 @@ from envs.judge.judge import Judge
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.reward import RewardConfig
 from envs.sandbox.embedded import EmbeddedSandbox
-from experiments.engines.base import Completion, Engine, Sampling
+from experiments.engines.base import Engine, Sampling
 from experiments.errors import UserError
-from experiments.evaluation.turn_verdicts import turn_verdicts
+from experiments.evaluation import turn_verdicts
 from experiments.rollout.conversations import (
     Dialogue,
     dialogue_of,
@@ -20,11 +20,11 @@ from experiments.rollout.conversations import (
     observation_text,
     turns_of,
 )
-from experiments.rollout.generation import Responder
+from experiments.rollout.generate import Responder
 from experiments.rollout.observations import ObservationEncoder
-from experiments.run_dir.budget import Ledger
 from experiments.run_dir.flops import ModelFlops, Text
-from experiments.sample import Origin, PromptedProblem, Turn
+from experiments.run_dir.ledger import Ledger
+from experiments.sample import Completion, Origin, PromptedProblem, Turn
 from tests.experiments.compose import config
 
 SQUARE = Problem(
@@ -62,11 +62,12 @@ class Script(Engine):
     def release_memory(self):
         self.released += 1
 
-    def generate(self, prompts, seeds, sampling, finished=None, begun=None, keep=False):
-        begun = begun or [[()] * len(group) for group in seeds]
+    def generate(self, request, finished=None):
+        prompts, seeds = request.prompts, request.seeds
+        begun = request.begun or [[()] * len(group) for group in seeds]
         contexts = [[(*p, *b) for b in group] for p, group in zip(prompts, begun, strict=True)]
         self.asked.append(([c for group in contexts for c in group], [list(s) for s in seeds]))
-        self.kept.append(keep)
+        self.kept.append(request.keep)
         groups = [[self.answer(context) for context in group] for group in contexts]
         written = [(p, n, c) for p, group in enumerate(groups) for n, c in enumerate(group)]
         if finished:
@@ -226,7 +227,7 @@ def test_a_failure_of_the_judge_ends_it_without_a_reward(talk, monkeypatch):
         return [Judgement(Verdict.INFRA_ERROR, 0, 1, 0, CRASH) for _ in submissions]
 
     monkeypatch.setattr(Judge, "judge", fails)
-    monkeypatch.setattr("experiments.rollout.generation.IncrementalEnvironment", tuple)
+    monkeypatch.setattr("experiments.rollout.generate.IncrementalEnvironment", tuple)
     (sample,) = talk([SQUARE], {"square": [CRASH + EOS, RIGHT + EOS]})
     assert sample.reward is None and len(sample.turns) == 1
 
@@ -300,7 +301,7 @@ def test_what_the_engine_keeps_is_released_when_the_judge_fails(talk, monkeypatc
     def fails(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("envs.judge.session.JudgingSession.judge", fails)
+    monkeypatch.setattr("envs.judge.judge.JudgingSession.judge", fails)
     with pytest.raises(ZeroDivisionError):
         talk([SQUARE], {"square": [CRASH + EOS, RIGHT + EOS]})
     assert talk.engine.released == 1

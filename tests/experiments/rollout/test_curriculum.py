@@ -9,11 +9,11 @@ import pytest
 from envs.problem import Problem
 from experiments.config.composition import config_of
 from experiments.errors import UserError
-from experiments.rollout import generation
+from experiments.rollout import generate
 from experiments.rollout.curriculum import Band, Curriculum, no_effect_warning
 from experiments.rollout.rollouts import Rollouts
-from experiments.run_dir.budget import Ledger
 from experiments.run_dir.flops import ModelFlops
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem
 from experiments.seeds import stream
 
@@ -46,7 +46,8 @@ class Engine:
     def __init__(self):
         self.asked = []
 
-    def generate(self, prompts, seeds, sampling, finished=None):
+    def generate(self, request, finished=None):
+        prompts, seeds = request.prompts, request.seeds
         self.asked.append((list(prompts), seeds))
         pairs = zip(prompts, seeds, strict=True)
         return [
@@ -77,8 +78,8 @@ def judged(owners, *_):
 
 @pytest.fixture
 def opened(monkeypatch):
-    monkeypatch.setattr(generation, "judged", lambda completions, *_: [None] * len(completions))
-    monkeypatch.setattr(generation, "rewarded_samples", judged)
+    monkeypatch.setattr(generate, "judged", lambda completions, *_: [None] * len(completions))
+    monkeypatch.setattr(generate, "rewarded_samples", judged)
 
     def opened(seed=0, **train):
         config = copy.deepcopy(CONFIG)
@@ -142,7 +143,7 @@ def test_a_problem_returns_to_every_pass_as_soon_as_its_responses_change(monkeyp
         for o in owners
         for r in [0.0 if o.problem.name.startswith("easy") else 1.0]
     ]
-    monkeypatch.setattr(generation, "rewarded_samples", turned)
+    monkeypatch.setattr(generate, "rewarded_samples", turned)
     while rollouts.state_dict()["taken"] < 14 * len(PROBLEMS):
         rollouts.collect(step := step + 1)
     metrics = rollouts.metrics()

@@ -13,12 +13,12 @@ from envs.problem import Problem, Test
 from envs.reward import RewardConfig
 from envs.sandbox.base import SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox
-from experiments.engines.base import Completion, Engine, Sampling
-from experiments.rollout import generation
-from experiments.rollout.generation import Responder
-from experiments.run_dir.budget import Ledger
+from experiments.engines.base import Engine, Sampling
+from experiments.rollout import generate
+from experiments.rollout.generate import Responder
 from experiments.run_dir.interrupts import raise_interrupts
-from experiments.sample import Origin, PromptedProblem
+from experiments.run_dir.ledger import Ledger
+from experiments.sample import Completion, Origin, PromptedProblem
 from tests.experiments.compose import config
 
 TESTS = (Test("2\n", "4\n"), Test("3\n", "9\n"))
@@ -37,8 +37,10 @@ class FakeEngine(Engine):
     def __init__(self, before_last=lambda: None, kept=2):
         self.before_last, self.kept = before_last, kept
 
-    def generate(self, prompts, seeds, sampling, finished=None):
-        groups = [[Completion((s,), (0.0,), 0.0, False, 7) for s in group] for group in seeds]
+    def generate(self, request, finished=None):
+        groups = [
+            [Completion((s,), (0.0,), 0.0, False, 7) for s in group] for group in request.seeds
+        ]
         written = [(p, n, c) for p, group in enumerate(groups) for n, c in enumerate(group)]
         if finished:
             for one in reversed(written[self.kept :]):
@@ -105,9 +107,9 @@ def judging_threads():
     ],
 )
 def test_one_core_does_one_thing_at_a_time(cores, given, expected, monkeypatch):
-    monkeypatch.setattr(generation, "default_workers", lambda: cores)
+    monkeypatch.setattr(generate, "default_workers", lambda: cores)
     monkeypatch.setattr("torch.cuda.is_available", lambda: "model.device=cuda" in given)
-    assert generation.overlaps(config(*given)) is expected
+    assert generate.overlaps(config(*given)) is expected
 
 
 def test_the_samples_are_those_of_writing_first_and_judging_then(sandbox):

@@ -9,11 +9,11 @@ from envs.judge.judge import JudgeStats
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from experiments.config.schema import PREFETCHED_BATCHES
-from experiments.engines.base import Completion, Sampling
+from experiments.engines.base import Sampling
 from experiments.rollout.initial_values import ReferenceRewards, _record
-from experiments.run_dir.budget import Ledger
 from experiments.run_dir.flops import ModelFlops
-from experiments.sample import Origin, PromptedProblem, Sample, Turn
+from experiments.run_dir.ledger import Ledger
+from experiments.sample import Completion, Origin, PromptedProblem, Sample, Turn
 
 
 class FakeEngine:
@@ -24,7 +24,8 @@ class FakeEngine:
     def __init__(self):
         self.calls = []
 
-    def generate(self, prompts, seeds, sampling, finished=None):
+    def generate(self, request, finished=None):
+        seeds = request.seeds
         self.calls.append([len(of) for of in seeds])
         return [[self._one(seed % 10) for seed in of] for of in seeds]
 

@@ -8,7 +8,7 @@ import torch
 
 import algorithms
 from envs.reward import RewardConfig
-from experiments.rollout.reward_shaping import RewardShaping
+from experiments.rollout.rewards import RewardShaping
 from tests.algorithms.batches import gradient, raw
 from tests.experiments.rollout.stored import prompt, sample
 

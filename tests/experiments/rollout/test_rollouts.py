@@ -7,10 +7,10 @@ import pytest
 from envs.problem import Problem
 from experiments.config.composition import config_of
 from experiments.errors import UserError
-from experiments.rollout import generation
+from experiments.rollout import generate
 from experiments.rollout.rollouts import MAX_RESAMPLINGS, Rollouts
-from experiments.run_dir.budget import Ledger
 from experiments.run_dir.flops import ModelFlops
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem
 
 PROBLEMS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (2, i)) for i in range(6)]
@@ -22,7 +22,8 @@ class FakeEngine:
     def __init__(self):
         self.seeds, self.asked = [], []
 
-    def generate(self, prompts, seeds, sampling, finished=None):
+    def generate(self, request, finished=None):
+        prompts, seeds = request.prompts, request.seeds
         self.seeds += [seed for group in seeds for seed in group]
         self.asked.append((list(prompts), seeds))
         pairs = zip(prompts, seeds, strict=True)
@@ -39,8 +40,8 @@ def answered(prompt, reward):
 
 def judge_by(monkeypatch, samples_of):
     """Samples come from `samples_of`, which gets their prompts, and nothing is judged."""
-    monkeypatch.setattr(generation, "judged", lambda completions, *_: [None] * len(completions))
-    monkeypatch.setattr(generation, "rewarded_samples", samples_of)
+    monkeypatch.setattr(generate, "judged", lambda completions, *_: [None] * len(completions))
+    monkeypatch.setattr(generate, "rewarded_samples", samples_of)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from experiments.rollout.sample_text import MAX_LINES, MAX_WIDTH, sample_lines
+from experiments.rollout.rewards import MAX_LINES, MAX_WIDTH, sample_lines
 from experiments.sample import Turn
 from tests.experiments.rollout.test_learning_signs import sample
 

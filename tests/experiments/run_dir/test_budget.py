@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 
 
 def test_a_phase_inside_another_is_not_charged_twice():

@@ -8,8 +8,14 @@ import pytest
 
 from analysis.scores import scores
 from experiments.config.composition import config_of
-from experiments.run_dir.loggers import Loggers, open_loggers
-from experiments.run_dir.wandb_logger import group, has_key, mode_here, why_offline
+from experiments.run_dir.loggers import (
+    Loggers,
+    group,
+    has_key,
+    mode_here,
+    open_loggers,
+    why_offline,
+)
 from experiments.trainer import train
 from tests.experiments.run_dir.wandb_file import history, records, summary, values
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from experiments.run_dir import progress
 from experiments.run_dir.activity import Activity, duration
-from experiments.run_dir.budget import Ledger
+from experiments.run_dir.ledger import Ledger
 from experiments.run_dir.progress import Display
 
 ROW = {"generated_tokens": 640, "reward_mean": 0.25}

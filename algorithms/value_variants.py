@@ -1,0 +1,202 @@
+"""Objectives with PPO's critic: APA, VAPO, PF-PPO and PPO-EWMA."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+
+from algorithms.base import Batch, BelowOne, Needs, PolicyOutput, Share
+from algorithms.ppo import (
+    PPO,
+    PPOConfig,
+    ValueObjective,
+    ValueOptions,
+    clipped_surrogate,
+    gae,
+    monte_carlo_returns,
+    terminal_rewards,
+    values_or_zeros,
+    with_advantages,
+)
+from algorithms.tensors import (
+    clip_share,
+    group_ranks,
+    log_ratio,
+    masked_mean,
+    masked_whiten,
+    tie_breakers,
+    torch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+
+@dataclass
+class APAOptions(ValueOptions):
+    """Options of APA."""
+
+    beta: PositiveFloat
+    gamma: Share
+    lam: Share
+    kl_coef: NonNegativeFloat
+
+
+class APA(ValueObjective):
+    """Advantage-induced policy alignment (Zhu et al., arXiv 2306.02231): no ratio and no clip.
+
+    (log π/μ − A/λ)² per token, A by GAE and whitened as in PPO: the policy is drawn to μ e^{A/λ}.
+    """
+
+    Config = APAOptions
+    config: APAOptions
+
+    @property
+    def needs(self) -> Needs:
+        return self.value_needs(reference=self.config.kl_coef > 0, behaviour="ratio")
+
+    def prepare(self, batch: Batch) -> Batch:
+        c = self.config
+        return with_advantages(batch, gamma=c.gamma, lam=c.lam, kl_coef=c.kl_coef)
+
+    def outcomes(self, batch: Batch) -> Tensor:
+        return monte_carlo_returns(batch, gamma=self.config.gamma, kl_coef=self.config.kl_coef)
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, share, mask = self.config, batch.token_share, batch.mask
+        error = log_ratio(policy.logp, batch.behaviour_logp, mask) - batch.advantages / c.beta
+        squares = error.square()
+        if batch.correction is not None:
+            squares = squares * batch.correction
+        loss, metrics = self.with_value_loss(masked_mean(squares, mask), policy.values, batch)
+        return loss * share, {name: metric * share for name, metric in metrics.items()}
+
+
+@dataclass
+class VAPOOptions(ValueOptions):
+    """Options of VAPO."""
+
+    critic_warmup: NonNegativeInt
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+    length_factor: PositiveFloat
+    imitation_coef: NonNegativeFloat
+
+
+def length_adaptive_lam(length: Tensor, length_factor: float) -> Tensor:
+    """VAPO's λ = 1 − 1/(α T) of responses of T tokens, 0 where that is negative; elementwise.
+
+    α = 0.05 was made for thousands of tokens: .996 at 5,000, .95 at 400, .23 at 26, 0 up to 20.
+    """
+    return (1 - 1 / (length_factor * length)).clamp(min=0)
+
+
+class VAPO(ValueObjective):
+    """Value-augmented PPO (Yue et al., arXiv 2504.05118).
+
+    The critic is first fitted to the returns of the initial policy (2503.01491), for 50 steps as
+    public codes quote the paper. There are two λ: 1 for the critic's returns, and 1 − 1/(α T) for
+    the policy's advantages of a response of T tokens, 0 if that is negative (T < 20 for α = 0.05).
+    Clip-higher, mean over tokens, no KL, and maximum likelihood of the accepted responses.
+    """
+
+    Config = VAPOOptions
+    config: VAPOOptions
+
+    @property
+    def needs(self) -> Needs:
+        return self.value_needs(behaviour="ratio", best_reward="success")
+
+    def prepare(self, batch: Batch) -> Batch:
+        rewards, length = terminal_rewards(batch.rewards, batch.mask), batch.mask.sum(-1)
+        values = values_or_zeros(batch, rewards)
+        lam = length_adaptive_lam(length.to(rewards.dtype), self.config.length_factor)
+        advantages, _ = gae(rewards, values, batch.mask, gamma=1.0, lam=lam)
+        _, returns = gae(rewards, values, batch.mask, gamma=1.0, lam=1.0)
+        kept = batch.kept_mask
+        imitated = kept & (batch.rewards >= self.reward_high).unsqueeze(-1)
+        weights = imitated.to(rewards.dtype) * (int(kept.sum()) / max(1, int(imitated.sum())))
+        advantages = masked_whiten(advantages, kept)
+        return replace(batch, advantages=advantages, returns=returns, weights=weights)
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, share, mask = self.config, batch.token_share, batch.mask
+        surrogate = clipped_surrogate(
+            policy.logp,
+            batch.behaviour_logp,
+            batch.advantages,
+            mask,
+            clip_low=c.clip_low,
+            clip_high=c.clip_high,
+            weights=batch.correction,
+        )
+        imitation = -masked_mean(batch.weights * policy.logp, mask)
+        loss = surrogate + c.imitation_coef * imitation
+        loss, metrics = self.with_value_loss(loss, policy.values, batch)
+        logp, old_logp, advantages = policy.logp.detach(), batch.behaviour_logp, batch.advantages
+        cut = clip_share(logp, old_logp, advantages, mask, c.clip_low, c.clip_high)
+        metrics = metrics | {"clip_share": cut}
+        return loss * share, {name: metric * share for name, metric in metrics.items()}
+
+
+class PFPPO(PPO):
+    """PF-PPO (policy filtration, arXiv 2409.06957): PPO on each prompt's best and worst response.
+
+    The paper's BW filter, per prompt as in the authors' code. If all responses to a prompt are
+    equally good, one of them is used.
+    """
+
+    @property
+    def needs(self) -> Needs:
+        # The group decides which rows train the critic, so it must wait for the prepared batch.
+        return replace(super().needs, groups=2, critic_apart=False)
+
+    def prepare(self, batch: Batch) -> Batch:
+        shape = (-1, batch.group_size)
+        rewards, keep = batch.rewards.view(shape), batch.keep.view(shape)
+        tie_breaker = tie_breakers(batch.behaviour_logp, batch.mask).view(shape)
+        best = group_ranks(rewards, tie_breaker, keep) == 0
+        worst = group_ranks(-rewards, tie_breaker, keep) == 0
+        return super().prepare(replace(batch, keep=batch.keep & (best | worst).flatten()))
+
+
+@dataclass
+class PPOEWMAOptions(PPOConfig):
+    """Options of PPO-EWMA: PPO's, and"""
+
+    decay: Annotated[float, Field(ge=0, lt=1)]
+    ratio_cap: PositiveFloat
+
+
+class PPOEWMA(PPO):
+    """PPO-EWMA (Hilton et al., arXiv 2110.00641, and its code).
+
+    The clip is against a proximal policy, whose weights are an exponentially weighted average of
+    the policy's over its steps. The clipped term is then multiplied by π_prox/μ. So the size of a
+    step depends neither on the batch size nor on staleness.
+    """
+
+    Config = PPOEWMAOptions
+    config: PPOEWMAOptions
+
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, behaviour="own", copies=("average",))
+
+    def before_step(self, batch: Batch, logp: Callable[[str], Tensor]) -> Batch:
+        return replace(batch, earlier_logp=logp("average"))
+
+    def after_step(self, average: Callable[[str, float], None]) -> None:
+        average("average", self.config.decay)
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        lowest = policy.logp.detach() - math.log(self.config.ratio_cap)
+        capped = torch.maximum(batch.behaviour_logp, lowest)
+        weights = log_ratio(batch.earlier_logp, capped, batch.mask).exp()
+        decoupled = replace(batch, behaviour_logp=batch.earlier_logp, correction=weights)
+        return super().loss(policy, decoupled)

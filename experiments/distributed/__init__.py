@@ -1,9 +1,0 @@
-"""Runtimes: how a run is distributed over one process, the ranks of torchrun, or Ray actors.
-
-The room knows engines, judges, the learner and their parts; it knows neither the loop nor a run's
-records. Only `SingleProcess` is exported; the others import torch.distributed or Ray.
-"""
-
-from experiments.distributed.single_process import SINGLE_PROCESS, SingleProcess
-
-__all__ = ["SINGLE_PROCESS", "SingleProcess"]

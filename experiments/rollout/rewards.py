@@ -1,0 +1,130 @@
+"""Reward shaping by length (HAPO) or noise (ReDit), and the metrics of a batch's samples.
+
+Shaping depends on more than a judgement: on earlier batches, or on random draws. So it comes after
+a batch is logged, stored for replay and measured, all of which use the judgement's reward.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from envs.readable import readable
+from envs.reward import RewardConfig, conciseness_reward
+from experiments.sample import Sample
+from experiments.seeds import stream
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass
+class RewardShaping:
+    """Shape rewards; keep each problem's shortest accepted response by a policy."""
+
+    config: RewardConfig
+    seed: int
+    shortest: dict[str, int] = field(default_factory=dict)  # problem → tokens, EOS included
+
+    def shape(self, samples: Sequence[Sample], step: int) -> Sequence[Sample]:
+        """Return the batch of `step` with the rewards to train on.
+
+        Lengths are compared with those of earlier batches, as HAPO's authors do. Offline programs
+        are shaped too, but do not count as the shortest, since no policy generated them.
+        """
+        if not self.config.shapes_batches:
+            return samples
+        noise = stream(self.seed, "dither", step)
+        shaped = [
+            replace(
+                sample,
+                reward=_reward_of(sample)
+                + self._conciseness(sample)
+                + noise.gauss(0, self.config.dither),
+            )
+            for sample in samples
+        ]
+        for sample in samples:
+            if sample.accepted and not sample.offline:
+                name, tokens = sample.prompt.problem.name, sample.generated
+                self.shortest[name] = min(tokens, self.shortest.get(name, tokens))
+        return shaped
+
+    def _conciseness(self, sample: Sample) -> float:
+        shortest = self.shortest.get(sample.prompt.problem.name)
+        reward = conciseness_reward(sample.generated, shortest, sample.accepted)
+        return self.config.conciseness * reward
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the shortest lengths."""
+        return {"shortest": dict(self.shortest)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        self.shortest = dict(state["shortest"])
+
+
+def _reward_of(sample: Sample) -> float:
+    assert sample.reward is not None, "samples with an infrastructure error are in no batch"
+    return sample.reward
+
+
+def sample_metrics(samples: Sequence[Sample], version: int) -> dict[str, Any]:
+    """Return rewards and lengths of a batch's fresh samples, before training; NaN if none.
+
+    `version`: that of the weights to be trained. Lags cover this run's own responses, replayed
+    ones too.
+    """
+    fresh = [sample for sample in samples if sample.fresh]
+    nan = float("nan")
+    rewards = [_reward_of(sample) for sample in fresh]
+    lags = [
+        version - sample.origin.version
+        for sample in samples
+        if sample.origin.source == "policy" and sample.origin.version is not None
+    ]
+    return {
+        "reward_mean": statistics.fmean(rewards) if fresh else nan,
+        "reward_std": statistics.pstdev(rewards) if fresh else nan,
+        "accepted_share": statistics.fmean(s.accepted for s in fresh) if fresh else nan,
+        "response_tokens_mean": statistics.fmean(s.generated for s in fresh) if fresh else nan,
+        "truncated_share": statistics.fmean(s.truncated for s in fresh) if fresh else nan,
+        "offline_share": sum(s.offline for s in samples) / len(samples) if samples else nan,
+        "sample_lag_mean": statistics.fmean(lags) if lags else nan,
+        "sample_lag_max": max(lags, default=nan),
+    }
+
+
+MAX_LINES, MAX_WIDTH = 12, 96
+
+
+def sample_lines(
+    step: int, samples: Sequence[Sample], tokenizer: PreTrainedTokenizerBase
+) -> list[str]:
+    """Show the first accepted fresh response, else the first one; nothing if there is none.
+
+    The program if there is one, else the whole text, of a conversation that of its last answer;
+    long ones are cut.
+    """
+    fresh = [sample for sample in samples if sample.fresh]
+    if not fresh:
+        return []
+    sample = next((sample for sample in fresh if sample.accepted), fresh[0])
+    judgement = sample.judgement
+    facts = [str(judgement.verdict), f"reward {sample.reward:g}", f"{sample.generated} tokens"]
+    answers, last = len(sample.turns), len(sample.tokens)
+    if answers > 1:
+        facts[-1] += f" in {answers} answers, of which this is the last"
+        last = sample.turns[-1].answer
+    if sample.truncated:
+        facts.append("cut off")
+    text = judgement.program
+    if not text:
+        text = str(tokenizer.decode(list(sample.tokens[-last:]), skip_special_tokens=True))
+    lines = [readable(line[:MAX_WIDTH]) for line in text.split("\n")]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more lines"]
+    head = f"step {step}, a response to {sample.prompt.problem.name}: {', '.join(facts)}"
+    return [head, *(f"    {line}" for line in lines)]

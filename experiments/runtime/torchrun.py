@@ -1,0 +1,291 @@
+"""The ranks of one node under torchrun. Rank 0 runs the loop, the others run what it calls.
+
+Only rank 0 has the run folder, the caches on disk, the evaluation's rows and the log, so nothing
+can be decided differently elsewhere. The other ranks hold the same parts and wait: `call` names a
+part and a method, which all ranks then run together.
+
+`Torchrun` generates and judges on every rank. `TorchrunRay` (`runtime=ray` under torchrun) leaves
+both to Ray actors that rank 0 calls. Its ranks share the learner only; they gather the weights
+whenever the actors need new ones, whole on rank 0 in the host's memory.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+
+from experiments.engines.base import Engine, OnFinished, Request
+from experiments.errors import UserError
+from experiments.policy import loading
+from experiments.policy.fsdp import shard, shard_units
+from experiments.policy.ranks import Item
+from experiments.run_dir.interrupts import defer_interrupts, ignore_interrupts
+from experiments.runtime.base import LocalWorkers
+from experiments.sample import Completion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from experiments.config.schema import RunConfig
+    from experiments.engines.weight_sync import WeightSync
+    from experiments.policy.policy import Policy, WeightSource
+    from experiments.rollout.batch_sources import BatchSource
+    from experiments.rollout.environments import Environments
+    from experiments.runtime.ray import Ray
+
+CALL, VALUE, STOP = "call", "value", "stop"  # kinds of message from rank 0
+START = "start"  # the target that reports how each rank's start went
+TIMEOUT = timedelta(days=1)  # rank 0 may be evaluating; torchrun notices deaths
+
+
+class RunEnded(Exception):
+    """Rank 0 has ended the run, wherever this rank was in it."""
+
+
+class StartReport:
+    """How each rank's start went. `error`: why this rank could not start."""
+
+    def __init__(self, ranks: TorchrunRanks) -> None:
+        self.ranks = ranks
+        self.error: str | None = None
+
+    def errors(self) -> list[str | None]:
+        """Gather the errors of all ranks; called on every rank."""
+        return self.ranks.gather(self.error)
+
+
+class TorchrunRanks:
+    """The process group of this run; `targets` are the parts that can be called by name."""
+
+    sharded = True
+
+    def __init__(self) -> None:
+        """Raises KeyError where the process was not started by torchrun."""
+        on_gpu = torch.cuda.is_available()
+        if on_gpu:
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=TIMEOUT)
+        # A critic's values are a view; nothing changes them in place.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.mesh = init_device_mesh("cuda" if on_gpu else "cpu", (self.size,))
+        self.start_report = StartReport(self)
+        self.targets: dict[str, Any] = {START: self.start_report}
+        self.closing: list[Callable[[], None]] = []  # of parts with process groups of their own
+        self._broken = False
+        # The other ranks are inside a call and wait for a value of rank 0.
+        self._others_wait = False
+
+    @property
+    def is_rank_zero(self) -> bool:
+        return self.rank == 0
+
+    def start_workers(self, config: RunConfig) -> None:
+        """Start other processes, on rank 0, before anything else. Raises UserError."""
+
+    def raise_start_errors(self) -> None:
+        """On rank 0: raise UserError if another rank could not start."""
+        for rank, error in enumerate(self.call(START, "errors")):
+            if error is not None:
+                raise UserError(f"rank {rank}: {error}")
+
+    def shard(self, policy: Policy, critic: nn.Module | None = None) -> None:
+        shard(policy, self.mesh, critic)
+
+    def shard_head(self, head: nn.Module) -> None:
+        shard_units([head], self.mesh)
+
+    def engine_copy(self, policy: Policy) -> Policy:
+        return loading.frozen_copy(policy)
+
+    def share(self, items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
+        items = list(items)
+        for first in range(0, len(items), self.size):
+            index = first + self.rank
+            yield (items[index], True) if index < len(items) else (items[0], False)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        dist.all_reduce(tensor)
+        return tensor
+
+    def broadcast(self, value: Callable[[], Tensor]) -> Tensor:
+        """Rank 0's `value` may call the other ranks: until it returns they run its calls."""
+        if not self.is_rank_zero:
+            return self._run_calls().to(self.mesh.device_type)
+        self._others_wait = True
+        tensor = value()
+        self._send((VALUE, tensor.cpu()))
+        self._others_wait = False
+        return tensor
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return every rank's value on rank 0, and an empty list elsewhere."""
+        values = [None] * self.size if self.is_rank_zero else None
+        dist.gather_object(value, values)
+        return values or []
+
+    def call(
+        self, target: str, method: str, *args: Any, own_args: tuple[Any, ...] | None = None
+    ) -> Any:
+        """Run targets[target].method(*args) on all ranks; return what rank 0's returns.
+
+        `own_args` replace the arguments on rank 0. An interrupt waits until all ranks have ended
+        the call. An error on rank 0 alone, or a second interrupt, leaves the ranks out of step, and
+        later calls raise RuntimeError. Ranks that wait for a value stay in step.
+        """
+        if self._broken:
+            raise RuntimeError("the ranks are out of step after an error")
+        others_waited, self._others_wait = self._others_wait, False
+        with defer_interrupts():
+            try:
+                self._send((CALL, target, method, args))
+                return getattr(self.targets[target], method)(
+                    *(args if own_args is None else own_args)
+                )
+            except UserError:
+                raise  # raised on all ranks alike, or while they wait
+            except BaseException:
+                if not self._others_wait:
+                    self._broken = True
+                    ignore_interrupts()  # torchrun's signal would cut off the run's last records
+                raise
+            finally:
+                self._others_wait = others_waited
+
+    @property
+    def in_step(self) -> bool:
+        """Whether the ranks still take calls."""
+        return not self._broken
+
+    def serve(self) -> None:
+        """On other ranks: run rank 0's calls until it ends the run."""
+        with suppress(RunEnded):
+            self._run_calls()
+
+    def _run_calls(self) -> Any:
+        """Run rank 0's calls until it sends a value; return the value. Raises RunEnded."""
+        while True:
+            message: list[Any] = [None]
+            dist.broadcast_object_list(message, src=0)
+            kind, *rest = message[0]
+            if kind == STOP:
+                raise RunEnded
+            if kind == VALUE:
+                return rest[0]
+            target, method, args = rest
+            try:
+                getattr(self.targets[target], method)(*args)
+            except UserError:
+                continue  # rank 0 has it too, and reports it
+
+    def stop(self) -> None:
+        """End the run on all ranks. If one has died, the outcome is already recorded."""
+        with suppress(RuntimeError, ValueError):  # ValueError: the group has ended
+            if not self._broken:
+                self._send((STOP,))
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave the process group."""
+        for close in self.closing:
+            with suppress(Exception):  # the outcome is already recorded
+                close()
+        with suppress(RuntimeError):
+            if dist.is_initialized():
+                dist.destroy_process_group()
+
+    def _send(self, message: tuple[Any, ...]) -> None:
+        dist.broadcast_object_list([message], src=0)
+
+
+class Torchrun(TorchrunRanks, LocalWorkers):
+    """`runtime=torchrun`: every rank learns, generates and judges."""
+
+    def engines(
+        self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
+    ) -> Callable[[Policy], Engine]:
+        """Raises UserError, and RunEnded on a rank when rank 0 could not start."""
+        from experiments.engines.factory import open_engines
+
+        if config.engine.name == "vllm":
+            self._meet()
+        return open_engines(config, policy, tokenizer, self.closing)
+
+    def _meet(self) -> None:
+        """Wait until all ranks have come this far.
+
+        vLLM's start is a collective: ranks that enter it would wait for one that could not start.
+        """
+        if self.is_rank_zero:
+            self.raise_start_errors()
+            self._send((VALUE, None))
+        else:
+            self._run_calls()
+
+
+class TorchrunRay(TorchrunRanks):
+    """`runtime=ray` under torchrun: ranks share the learner, Ray actors generate and judge."""
+
+    local_engines = False
+    _cluster: Ray | None = None  # on rank 0, once started
+
+    @property
+    def cluster(self) -> Ray:
+        if self._cluster is None:
+            raise RuntimeError("only rank 0 has Ray actors, once they are started")
+        return self._cluster
+
+    def start_workers(self, config: RunConfig) -> None:
+        from experiments.runtime.ray import Ray
+
+        for name in [name for name in os.environ if name.startswith("TORCHELASTIC_")]:
+            del os.environ[name]  # or torch takes an actor for one of torchrun's processes
+        self._cluster = Ray(config)
+
+    def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
+        return self.cluster.environments(config)
+
+    def engines(
+        self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
+    ) -> Callable[[Policy], Engine]:
+        if self.is_rank_zero:
+            return self.cluster.engines(config, policy, tokenizer)
+        return NullEngine
+
+    def prefetcher(
+        self, weight_sync: WeightSync, rollouts: BatchSource, steps: int
+    ) -> Callable[[int], None]:
+        return self.cluster.prefetcher(weight_sync, rollouts, steps)
+
+    def engine_copy(self, policy: Policy) -> Policy:
+        """Nothing computes with the copy here; other ranks keep only its shapes."""
+        return loading.frozen_copy(policy, "cpu" if self.is_rank_zero else "meta")
+
+    def stop(self) -> None:
+        if self._cluster:
+            self._cluster.stop()
+        super().stop()
+
+
+class NullEngine(Engine):
+    """On a rank without an engine: takes part in gathering weights, and keeps none."""
+
+    name = "none"
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def sync(self, weights: WeightSource) -> None:
+        self._copy(weights)
+
+    def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
+        raise RuntimeError("this rank does not generate")
