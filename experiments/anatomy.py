@@ -26,11 +26,10 @@ from torch import Tensor
 import algorithms
 from algorithms.base import Algorithm
 from analysis import markdown
-from experiments.benchmarks.common import command
 from experiments.build import Parts, build
 from experiments.config.composition import config_of
 from experiments.config.resolve_defaults import resolve_defaults
-from experiments.errors import UserError
+from experiments.errors import UserError, command
 from experiments.learner.learner import Learner
 from experiments.policy import loading
 from experiments.policy.policy import Policy, copy_weights

@@ -53,8 +53,7 @@ from envs.tasks.mini.problems import (
     sample,
 )
 from envs.tasks.prompts import TEMPLATES
-from experiments.benchmarks.common import command
-from experiments.errors import UserError
+from experiments.errors import UserError, command
 from experiments.rollout.conversations import observation_text
 from experiments.rollout.observations import ObservationEncoder
 

@@ -20,9 +20,9 @@ from algorithms.base import Share
 from envs.problem import Verdict
 from envs.tasks import open_task
 from envs.tasks.stored import statement_hash
-from experiments.benchmarks.common import command
 from experiments.config import parse
 from experiments.config.resume import recorded_values
+from experiments.errors import command
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What benchmarks share: their command, measuring in turn, tables, and what they work on.
+"""What benchmarks share: measuring in turn, tables, and what they work on.
 
 Ratios are taken within a round, because a machine's load changes between rounds.
 """
@@ -10,7 +10,6 @@ import os
 import platform
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,6 @@ from pydantic import PositiveInt
 from algorithms import make
 from algorithms.base import Algorithm
 from analysis import markdown
-from envs.command_line import parse_arguments, quiet_when_unread
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from envs.tasks import open_task
@@ -31,7 +29,6 @@ from envs.tasks.task_cli import task_config
 from experiments.config.composition import config_of
 from experiments.config.schema import ModelConfig
 from experiments.engines.base import Engine, Request, Sampling
-from experiments.errors import UserError
 from experiments.rollout.prompts import encode_prompts
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Completion, Origin, PromptedProblem, Sample, rewarded_samples
@@ -65,17 +62,6 @@ class ModelOptions(Options):
 
     model: str = "nano"  # of conf/model, a folder, a .gguf file or a hub id
     dtype: str = "float32"  # of the weights
-
-
-def command(options: type[Any], main: Callable[[Any], int | None]) -> None:
-    """Call `main` with the key=value arguments of the command line, and exit."""
-    with quiet_when_unread():
-        try:
-            given = parse_arguments(options, sys.argv[1:], doc=sys.modules["__main__"].__doc__)
-            sys.exit(main(given))
-        except (UserError, ValueError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(2)
 
 
 # Measuring

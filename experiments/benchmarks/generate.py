@@ -27,6 +27,7 @@ from experiments.config.composition import config_of
 from experiments.config.dependencies import vllm_version
 from experiments.engines.base import Engine, Request, Sampling
 from experiments.engines.hf import HFEngine
+from experiments.errors import command
 
 OBSERVATION_TOKENS = 64  # after each answer but the last
 
@@ -152,4 +153,4 @@ def same_greedy_tokens(
 
 
 if __name__ == "__main__":
-    common.command(Options, main)
+    command(Options, main)

@@ -31,6 +31,7 @@ from experiments.config.schema import RunConfig
 from experiments.engine_check import LogprobCheck
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
+from experiments.errors import command
 from experiments.learner import memory
 from experiments.policy import loading
 from experiments.policy.policy import Policy
@@ -263,4 +264,4 @@ def vllm(bench: Bench) -> None:
 
 
 if __name__ == "__main__":
-    common.command(Options, main)
+    command(Options, main)

@@ -27,7 +27,7 @@ from pydantic import PositiveInt
 
 from experiments.benchmarks import common
 from experiments.benchmarks.common import ROOT
-from experiments.errors import UserError
+from experiments.errors import UserError, command
 from experiments.run_dir.machine import machine_cpu_s, own_cpu_s
 
 PROBE = Path("experiments", "benchmarks", "judge_probe.py")
@@ -172,4 +172,4 @@ def _workload(
 
 
 if __name__ == "__main__":
-    common.command(Options, main)
+    command(Options, main)

@@ -28,6 +28,7 @@ from experiments.benchmarks.common import MiniContests, ModelOptions, Values, pa
 from experiments.config.composition import config_of
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
+from experiments.errors import command
 from experiments.rollout.environments import open_environments
 from experiments.rollout.generate import Responder
 from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
@@ -205,4 +206,4 @@ def trl_trainer(
 
 
 if __name__ == "__main__":
-    common.command(ModelOptions, main)
+    command(ModelOptions, main)
