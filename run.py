@@ -214,9 +214,8 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
     from experiments.config.resolve_defaults import setting_warnings
     from experiments.errors import UserError
     from experiments.launch import check_launch, is_rank_zero, torchrun_ranks
-    from experiments.learner.memory_check import check_jobs
     from experiments.policy.length_check import length_warning
-    from experiments.sweep_jobs import check_launcher, crowded_sweep, runs_here
+    from experiments.sweep_jobs import check_launcher, crowded_sweep
 
     try:
         jobs = jobs_of(arguments)
@@ -230,8 +229,6 @@ def check(arguments: list[str]) -> tuple[list[list[str]], list[RunConfig]]:
         for folder in {config.output_dir for config in configs}:
             make_output_folder(folder)
         hints = check_before_start(configs)
-        if runs_here(arguments):
-            check_jobs(configs)
     except UserError as error:
         fail(str(error), MISUSED)
     warnings = dict.fromkeys(

@@ -103,18 +103,15 @@ def paper(name: str) -> str:
 def needs(n: Needs) -> str:
     """The inputs that the trainer provides, in words."""
     words = {
-        "groups": n.groups,
-        "behaviour log-probs": n.behaviour,
+        "groups": n.groups > 0,
+        "behaviour log-probs": n.behaviour != "",
         "reference": n.reference,
         f"critic ({n.critic})": n.critic != "none",
-        "moving average of the weights": n.average is not None,
         "a forward pass before the update": n.policy,
-        "a forward pass before the batch": n.start,
-        "the policy of the batch before": n.precedent is not None,
         f"soft value of the prompt ({n.initial_value})": n.initial_value != "none",
         "gradient of the entropy": n.entropy_graph,
         f"train.{n.share}": n.share != "",
-        "another reference later on": n.reincarnation is not None,
+        f"earlier weights ({', '.join(n.copies)})": n.copies != (),
     }
     return ", ".join(word for word, needed in words.items() if needed) or "nothing"
 

@@ -18,6 +18,8 @@ from pydantic import Field, PositiveFloat
 from algorithms.tensors import torch, turn_starts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     # A tensor, or None if `Needs` does not name it. An algorithm reads what it has asked for, so
@@ -45,26 +47,21 @@ class Needs:
     critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)
     critic_warmup: int = 0  # number of first batches that train the critic alone
     critic_apart: bool = False  # critic_loss is the only term of the loss that trains the critic
-    groups: bool = False  # several responses to each prompt, compared with each other
-    least_group: int = 2  # groups: the smallest group size
-    behaviour: bool = False  # reads behaviour_logp, so every response must have log-probs
-    # behaviour_logp must be the rollout policy's, in no ratio to correct: no train.correction
-    anchored: bool = False
+    groups: int = 0  # smallest number of responses to a prompt, compared with each other; 0: none
+    # reads behaviour_logp, so every response must have log-probs. "ratio": in a ratio, which
+    # train.correction may correct; "own": the rollout policy's own, or in a ratio corrected already
+    behaviour: str = ""
     off_policy: bool = False  # correct on responses of any policy, the data set's programs too
     share: str = ""  # what the algorithm mixes in: train's "offline_share" or "replay_share"
     policy: bool = False  # policy_logp: the current policy's log-probs before the update
     by_group: bool = False  # prepare treats each group on its own, and drops no row
-    best_reward: bool = False  # reads the best reward, which means success and is never exceeded
-    success: bool = False  # best_reward: takes any lower reward for a failure
-    initial_value: str = "none"  # q0: "monte_carlo" or "online"
-    initial_value_beta: float = 0.0  # q0 is β log E exp(r/β) for this β
+    # reads the best reward, which is never exceeded. "bound": as the upper bound of rewards;
+    # "success": as the mark of success, and takes any lower reward for a failure
+    best_reward: str = ""
+    initial_value: str = "none"  # q0: "monte_carlo" or "online", for initial_value_beta
     max_lag: int | None = None  # greatest staleness in optimiser steps; None: any
-    average: float | None = None  # proximal_logp: of weights averaged over steps with this decay
-    start: bool = False  # start_logp: the policy's log-probs before the batch's first step
-    precedent: int | None = None  # precedent_logp: provided after this number of batches
-    reincarnation: int | None = None  # the policy after so many batches becomes the reference
-    replay_until: int | None = None  # the last batch with replayed responses
     entropy_graph: bool = False  # the loss differentiates through the entropy
+    copies: tuple[str, ...] = ()  # names of earlier weights, which the hooks below keep
 
 
 @dataclass(frozen=True)
@@ -87,10 +84,9 @@ class Batch:
     correction: Tensor | None = None  # (batch, time), weights of the ratio's terms
     rollout_logp: Provided = None  # (batch, time), of μ, corrected or not; 0 where unknown
     ref_logp: Provided = None  # (batch, time)
-    proximal_logp: Provided = None  # (batch, time), of the averaged weights before the step
     policy_logp: Provided = None  # (batch, time), before the update
-    start_logp: Provided = None  # (batch, time), before the batch's first update
-    precedent_logp: Provided = None  # (batch, time), before the previous batch's first update
+    earlier_logp: Provided = None  # (batch, time), of earlier weights, set by the hooks
+    start_logp: Provided = None  # (batch, time), before the batch's first update, set by the hooks
     values: Provided = None  # (batch, time), the critic's before the update
     q0: Provided = None  # (batch,) soft value of the prompt under the reference
     advantages: Provided = None  # (batch, time), set by prepare
@@ -162,6 +158,33 @@ class Algorithm(ABC):
     def prepare(self, batch: Batch) -> Batch:
         """Compute targets for the whole optimiser batch, without gradient, before it is split."""
         return batch
+
+    # Hooks for objectives that read earlier weights of the policy. The learner holds
+    # `needs.copies`, which begin as the initial policy. `logp(name)` are the log-probs of the
+    # batch's tokens under a copy, or under the present weights by the name "policy", (batch, time).
+
+    def before_batch(
+        self, batch: Batch, logp: Callable[[str], Tensor], keep: Callable[[str], None]
+    ) -> Batch:
+        """Add log-probs before the batch's first step; `keep(name)` copies the present weights."""
+        return batch
+
+    def before_step(self, batch: Batch, logp: Callable[[str], Tensor]) -> Batch:
+        """Add log-probs before a step on these rows."""
+        return batch
+
+    def after_step(self, average: Callable[[str, float], None]) -> None:  # noqa: B027
+        """`average(name, decay)` takes the present weights into a copy's moving average."""
+
+    @property
+    def replay_until(self) -> int | None:
+        """The last batch with replayed responses; None: no limit."""
+        return None
+
+    @property
+    def initial_value_beta(self) -> float:
+        """β of q0 = β log E exp(r/β), with `needs.initial_value`."""
+        raise NotImplementedError(f"{type(self).__name__} reads no initial value")
 
     def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
         """The part of `loss` that trains the critic, from its values (batch, time).

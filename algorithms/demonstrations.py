@@ -33,12 +33,11 @@ class DemonstrationMix(Algorithm):
     @property
     def needs(self) -> Needs:
         return Needs(
-            groups=True,
-            behaviour=True,
+            groups=2,
+            behaviour="ratio",
             off_policy=True,
             share="offline_share",
-            best_reward=True,
-            success=True,
+            best_reward="success",
         )
 
     def prepare(self, batch: Batch) -> Batch:
@@ -171,7 +170,7 @@ class SRFT(DemonstrationMix):
 
     @property
     def needs(self) -> Needs:
-        return replace(super().needs, behaviour=False, max_lag=self.config.max_lag)
+        return replace(super().needs, behaviour="", max_lag=self.config.max_lag)
 
     def prepare(self, batch: Batch) -> Batch:
         batch = super().prepare(batch)
@@ -202,7 +201,7 @@ class SFT(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(off_policy=True, share="offline_share", best_reward=True, success=True)
+        return Needs(off_policy=True, share="offline_share", best_reward="success")
 
     def prepare(self, batch: Batch) -> Batch:
         return replace(batch, keep=batch.keep & (batch.rewards >= self.reward_high))
@@ -220,4 +219,4 @@ class RAFT(SFT):
 
     @property
     def needs(self) -> Needs:
-        return Needs(best_reward=True, success=True)
+        return Needs(best_reward="success")

@@ -103,7 +103,7 @@ class GRPO(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(reference=self.config.kl_coef > 0, groups=True, behaviour=True)
+        return Needs(reference=self.config.kl_coef > 0, groups=2, behaviour="ratio")
 
     def prepare(self, batch: Batch) -> Batch:
         c, size = self.config, batch.group_size

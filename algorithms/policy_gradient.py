@@ -117,9 +117,8 @@ class RLOO(GroupReinforce):
         with_kl = self.config.kl_coef > 0
         return Needs(
             reference=with_kl,
-            groups=True,
-            behaviour=with_kl,
-            anchored=with_kl,
+            groups=2,
+            behaviour="own" if with_kl else "",
             max_lag=self.config.max_lag,
         )
 
@@ -155,7 +154,7 @@ class ReinforcePP(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(reference=self.config.kl_coef > 0, behaviour=True)
+        return Needs(reference=self.config.kl_coef > 0, behaviour="ratio")
 
     def prepare(self, batch: Batch) -> Batch:
         returns = monte_carlo_returns(batch, gamma=1.0, kl_coef=self.config.kl_coef)
@@ -196,7 +195,7 @@ class OPMD(GroupReinforce):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, off_policy=True)
+        return Needs(groups=2, off_policy=True)
 
     def advantages(self, batch: Batch) -> Tensor:
         tau, size = self.config.tau, batch.group_size
@@ -230,7 +229,7 @@ class AsymRE(GroupReinforce):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, off_policy=True)
+        return Needs(groups=2, off_policy=True)
 
     def advantages(self, batch: Batch) -> Tensor:
         return centred(batch, batch.rewards) - self.config.delta_v
@@ -262,7 +261,7 @@ class TOPR(GroupReinforce):
 
     @property
     def needs(self) -> Needs:
-        return Needs(behaviour=True, anchored=True, off_policy=True)
+        return Needs(behaviour="own", off_policy=True)
 
     def prepare(self, batch: Batch) -> Batch:
         batch = super().prepare(batch)
@@ -323,7 +322,7 @@ class PassAtK(GroupReinforce):
     @property
     def needs(self) -> Needs:
         least = max(2, self.config.k)
-        return Needs(groups=True, least_group=least, behaviour=True, best_reward=True, success=True)
+        return Needs(groups=least, behaviour="ratio", best_reward="success")
 
     def counts(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """(accepted bool, the group's n, the group's c), all (batch,), of kept rows."""

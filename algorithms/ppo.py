@@ -314,7 +314,7 @@ class PPO(ValueObjective):
     def needs(self) -> Needs:
         return self.value_needs(
             reference=self.config.kl_coef > 0,
-            behaviour=True,
+            behaviour="ratio",
             entropy_graph=self.config.entropy_coef != 0,
         )
 

@@ -35,6 +35,8 @@ from algorithms.tensors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
 
@@ -53,7 +55,7 @@ class RatioObjective(GroupReinforce):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, behaviour=True)
+        return Needs(groups=2, behaviour="ratio")
 
     def advantages(self, batch: Batch) -> Tensor:
         scale = self.config.scale_by_std
@@ -150,7 +152,7 @@ class REC(RatioObjective):
 
     @property
     def needs(self) -> Needs:
-        return replace(super().needs, anchored=not self.config.importance)
+        return replace(super().needs, behaviour="ratio" if self.config.importance else "own")
 
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
         ratio = log_ratio(logp.detach(), batch.behaviour_logp, batch.mask).exp()
@@ -286,15 +288,33 @@ class ReMix(RatioObjective):
     @property
     def needs(self) -> Needs:
         c, with_kl = self.config, self.config.kl_coef > 0
+        copies = {"reference": c.reincarnate_at is not None, "precedent": c.base_least < 1}
         return replace(
             super().needs,
             share="replay_share",
-            start=True,
+            behaviour="own",
             reference=with_kl,
-            precedent=c.base_from if with_kl and c.base_least < 1 else None,
-            reincarnation=c.reincarnate_at if with_kl else None,
-            replay_until=c.reincarnate_at,
+            copies=tuple(name for name, needed in copies.items() if needed and with_kl),
         )
+
+    @property
+    def replay_until(self) -> int | None:
+        return self.config.reincarnate_at
+
+    def before_batch(
+        self, batch: Batch, logp: Callable[[str], Tensor], keep: Callable[[str], None]
+    ) -> Batch:
+        at, copies = self.config.reincarnate_at, self.needs.copies
+        batch = replace(batch, start_logp=logp("policy"))
+        if "reference" in copies and at is not None and batch.batches >= at:
+            if batch.batches == at:
+                keep("reference")
+            batch = replace(batch, ref_logp=logp("reference"))
+        if "precedent" in copies:
+            if self.base_weight(batch.batches) < 1:
+                batch = replace(batch, earlier_logp=logp("precedent"))
+            keep("precedent")
+        return batch
 
     def base_weight(self, batches: int) -> float:
         """λ, the base's weight in the KL, after so many batches."""
@@ -320,7 +340,7 @@ class ReMix(RatioObjective):
         if c.kl_coef == 0:
             return terms
         base_weight = self.base_weight(batch.batches)
-        anchors = [(base_weight, batch.ref_logp), (1 - base_weight, batch.precedent_logp)]
+        anchors = [(base_weight, batch.ref_logp), (1 - base_weight, batch.earlier_logp)]
         for weight, anchor_logp in anchors:
             if weight > 0:
                 anchor_logp = anchor_logp.masked_fill(~batch.mask, 0.0)
@@ -336,7 +356,7 @@ class BatchObjective(RatioObjective):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, behaviour=True, policy=True)
+        return Needs(groups=2, behaviour="ratio", policy=True)
 
 
 # Adaptive bounds of the ratio. Inside them the loss is −ρ A, outside they leave no gradient. That

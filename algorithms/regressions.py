@@ -81,9 +81,8 @@ class SquaredRegression(Algorithm):
         return Needs(
             reference=to_reference,
             off_policy=to_reference,
-            behaviour=not to_reference,
-            anchored=not to_reference,
-            groups=True,
+            behaviour="" if to_reference else "own",
+            groups=2,
             policy=True,
             by_group=True,
         )
@@ -133,12 +132,11 @@ class AStarPO(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(
-            reference=True,
-            off_policy=True,
-            initial_value="monte_carlo",
-            initial_value_beta=self.config.value_beta,
-        )
+        return Needs(reference=True, off_policy=True, initial_value="monte_carlo")
+
+    @property
+    def initial_value_beta(self) -> float:
+        return self.config.value_beta
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         h, share = anchor_sum(policy.logp, batch, "reference"), batch.sequence_share
@@ -166,7 +164,7 @@ class Kimi(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(groups=True, behaviour=True, anchored=True)
+        return Needs(groups=2, behaviour="own")
 
     def prepare(self, batch: Batch) -> Batch:
         mean = group_mean(batch.rewards, batch.keep, batch.group_size)
@@ -244,7 +242,7 @@ class PreferenceLoss(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        return Needs(reference=True, groups=True, policy=True, off_policy=True)
+        return Needs(reference=True, groups=2, policy=True, off_policy=True)
 
     @abstractmethod
     def pair_loss(self, h_chosen: Tensor, h_rejected: Tensor) -> Tensor:

@@ -212,10 +212,15 @@ class SPO(Algorithm):
     @property
     def needs(self) -> Needs:
         c = self.config
-        needs = Needs(reference=True, off_policy=True, best_reward=c.loss == "cross_entropy")
+        best_reward = "bound" if c.loss == "cross_entropy" else ""
+        needs = Needs(reference=True, off_policy=True, best_reward=best_reward)
         if c.q0 == "group":
-            return replace(needs, groups=True, policy=True, by_group=True)
-        return replace(needs, initial_value=c.q0, initial_value_beta=c.beta)
+            return replace(needs, groups=2, policy=True, by_group=True)
+        return replace(needs, initial_value=c.q0)
+
+    @property
+    def initial_value_beta(self) -> float:
+        return self.config.beta
 
     def prepare(self, batch: Batch) -> Batch:
         if self.config.q0 != "group":

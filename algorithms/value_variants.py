@@ -32,6 +32,8 @@ from algorithms.tensors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
 
@@ -56,7 +58,7 @@ class APA(ValueObjective):
 
     @property
     def needs(self) -> Needs:
-        return self.value_needs(reference=self.config.kl_coef > 0, behaviour=True)
+        return self.value_needs(reference=self.config.kl_coef > 0, behaviour="ratio")
 
     def prepare(self, batch: Batch) -> Batch:
         c = self.config
@@ -108,7 +110,7 @@ class VAPO(ValueObjective):
 
     @property
     def needs(self) -> Needs:
-        return self.value_needs(behaviour=True, best_reward=True, success=True)
+        return self.value_needs(behaviour="ratio", best_reward="success")
 
     def prepare(self, batch: Batch) -> Batch:
         rewards, length = terminal_rewards(batch.rewards, batch.mask), batch.mask.sum(-1)
@@ -152,7 +154,7 @@ class PFPPO(PPO):
     @property
     def needs(self) -> Needs:
         # The group decides which rows train the critic, so it must wait for the prepared batch.
-        return replace(super().needs, groups=True, critic_apart=False)
+        return replace(super().needs, groups=2, critic_apart=False)
 
     def prepare(self, batch: Batch) -> Batch:
         shape = (-1, batch.group_size)
@@ -185,11 +187,17 @@ class PPOEWMA(PPO):
 
     @property
     def needs(self) -> Needs:
-        return replace(super().needs, average=self.config.decay)
+        return replace(super().needs, behaviour="own", copies=("average",))
+
+    def before_step(self, batch: Batch, logp: Callable[[str], Tensor]) -> Batch:
+        return replace(batch, earlier_logp=logp("average"))
+
+    def after_step(self, average: Callable[[str, float], None]) -> None:
+        average("average", self.config.decay)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         lowest = policy.logp.detach() - math.log(self.config.ratio_cap)
         capped = torch.maximum(batch.behaviour_logp, lowest)
-        weights = log_ratio(batch.proximal_logp, capped, batch.mask).exp()
-        decoupled = replace(batch, behaviour_logp=batch.proximal_logp, correction=weights)
+        weights = log_ratio(batch.earlier_logp, capped, batch.mask).exp()
+        decoupled = replace(batch, behaviour_logp=batch.earlier_logp, correction=weights)
         return super().loss(policy, decoupled)

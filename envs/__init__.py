@@ -7,7 +7,7 @@ from envs.environment import Submission
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 
 __all__ = [
     "Judge",

@@ -19,10 +19,10 @@ def cache_root() -> Path:
 
 
 @contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
-    """Let one process at a time work in `folder`. A dead process holds no lock."""
+def locked_folder(folder: Path, name: str = "lock") -> Iterator[None]:
+    """Let one process at a time do the work `name` in `folder`. A dead process holds no lock."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
+    with (folder / name).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Literal
 
 from envs.command_line.readable import readable
-from envs.hidden_tests import python_texts, shown_tests
-from envs.judge.checker import comparable
+from envs.judge.checkers import comparable
 from envs.problem import Judgement, Problem, Verdict
 from envs.tasks.prompts import TEMPLATES, FeedbackTemplate
+from envs.tasks.strength import python_texts, shown_tests
 
 Kind = Literal["tests", "withheld", "foreign"]
 
@@ -33,6 +33,29 @@ NO_PROGRAM, WITHHELD = "NO_PROGRAM", "WITHHELD"  # failures that are no verdict
 _AT_LINE = re.compile(r"line ([0-9]{1,9}): ")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BACKTICKS = re.compile("`+")
+
+
+def public_problem(problem: Problem) -> Problem | None:
+    """Return the problem with its public tests alone, or None if it has none.
+
+    They are its samples, or where its data set marks none, the tests that its statement shows. They
+    run in their order. Its name and hash are other than the problem's, so that no cache mixes up
+    their verdicts.
+    """
+    tests = problem.samples or tuple(shown_tests(problem))
+    tests = tuple(test for test in tests if comparable(problem.checker, test.output))
+    if not tests:
+        return None
+    return replace(
+        problem,
+        name=f"{problem.name}/public",
+        samples=tests,
+        tests=tests,
+        generated_tests=0,
+        solutions=(),
+        incorrect_solutions=(),
+        in_order=True,
+    )
 
 
 class Feedback:
@@ -55,19 +78,14 @@ class Feedback:
         return self.template.digest
 
     def public(self, problem: Problem) -> Problem | None:
-        """Return the problem with its public tests alone, or None if it has none.
-
-        They are its samples, or where its data set marks none, the tests that its statement shows.
-        They run in their order. Its name and hash are other than the problem's, so that no cache
-        mixes up their verdicts.
-        """
+        """Return `public_problem(problem)`, which is kept; a public problem returns itself."""
         if problem.in_order:
-            return problem  # is public
+            return problem
         key = problem.name, problem.hash, problem.statement, problem.samples
         if key not in self._public:
             if len(self._public) >= KEPT_PROBLEMS:
                 del self._public[next(iter(self._public))]
-            self._public[key] = _public(problem)
+            self._public[key] = public_problem(problem)
         return self._public[key]
 
     def observation(
@@ -112,23 +130,6 @@ class Feedback:
             "expected": fenced(expected),
             "output": fenced(judgement.output),
         }
-
-
-def _public(problem: Problem) -> Problem | None:
-    tests = problem.samples or tuple(shown_tests(problem))
-    tests = tuple(test for test in tests if comparable(problem.checker, test.output))
-    if not tests:
-        return None
-    return replace(
-        problem,
-        name=f"{problem.name}/public",
-        samples=tests,
-        tests=tests,
-        generated_tests=0,
-        solutions=(),
-        incorrect_solutions=(),
-        in_order=True,
-    )
 
 
 def _error(judgement: Judgement) -> str:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
-# Names of checkers; options may follow (`envs/judge/checker.py`).
+# Names of checkers; options may follow (`envs/judge/checkers.py`).
 CHECKERS = (
     *("tokens", "text", "floats", "rounded", "case_insensitive", "call", "assert"),
     *("program", "needs_checker"),
@@ -33,7 +33,8 @@ class Test:
     """One test.
 
     For call-based problems, the argument list (`envs/sandbox/inside/values.py`) and the returned
-    value as JSON; with the checker `assert`, a condition on that value (`envs/judge/assertion.py`).
+    value as JSON; with the checker `assert`, a condition on that value
+    (`envs/judge/returned_values.py`).
     """
 
     __test__ = False  # keeps pytest from collecting this class
@@ -48,7 +49,7 @@ class CheckerProgram:
 
     `python`: run as `checker.py INPUT EXPECTED OUTPUT`; the last token that it prints is 1 for an
     accepted output. `testlib`: C++ on testlib.h, run as `checker INPUT OUTPUT EXPECTED`; its exit
-    status is the decision (`envs/judge/checker_programs/checker_program.py`).
+    status is the decision (`envs/judge/checker_program.py`).
     """
 
     language: Literal["python", "testlib"]
@@ -113,4 +114,4 @@ class Judgement:
     by_wall_time: bool = False  # another run may end otherwise, so nobody remembers it
     failed_test: int | None = None  # the first that failed, an index into the problem's tests
     output: str = ""  # of a WRONG_ANSWER: the beginning of what the program printed or returned
-    exception: str = ""  # of a RUNTIME_ERROR or SYNTAX_ERROR: `envs.judge.exceptions`
+    exception: str = ""  # of a RUNTIME_ERROR or SYNTAX_ERROR: `envs.judge.grading`

@@ -2,22 +2,18 @@
 
     python -m envs.validate task=NAME [task.path=PATH] [task.KEY=VALUE ...] [first=N]
                             [sandbox=auto|docker|embedded] [judge.KEY=VALUE ...]
-                            [cheap=false] [out=FILE.jsonl] [quality=FILE.parquet|FILE.csv]
+                            [cheap=false] [public=true] [out=FILE.jsonl]
+                            [quality=FILE.parquet|FILE.csv]
 
 Takes run.py's task arguments, but by default keeps all tests of a problem, and reads all splits of
 task.path whole. The keys that choose problems apply. With `out`, the same command resumes where it
 was interrupted. `quality` writes a table for task.quality.
 
-Programs that solve nothing (envs/cheap_programs.py) are run too, and the problems that accept
-one are listed; cheap=false leaves them out. The judge's error rates are kept in the cache folder,
-where a run with the same judge and problems finds them.
+Programs that solve nothing (envs/tasks/strength.py) run too; problems that accept one are listed.
+public=true also runs each first right program on the tests that a statement shows. The judge's
+error rates are kept in the cache folder, where a run with the same judge and problems finds them.
 
-Signs that an unmarked problem has several right answers are listed with their evidence
-(envs/validation/several_answers.py).
-
-Disagreements are listed and leave the exit status 0: data sets hold wrongly labelled programs. The
-last line says how many of the right ones failed.
-
+Disagreements are listed and leave the exit status 0: data sets hold wrongly labelled programs.
 Problems marked `needs_checker` are compared too, and reported apart: for them equal output proves
 an answer right, but different output proves nothing.
 """
@@ -25,57 +21,58 @@ an answer right, but different output proves nothing.
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, PositiveInt
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
-from envs.cheap_programs import CHEAP_PROGRAMS
+from envs.cache_folder import cache_root, locked_folder
 from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.readable import MAX_ERROR_CHARS, readable
 from envs.environment import Submission
+from envs.feedback import public_problem
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
-from envs.judge.verdict_log import VerdictLog
-from envs.problem import Judgement, Problem
+from envs.judge.verdict_cache import VerdictLog
+from envs.problem import Judgement, Problem, Verdict
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import SandboxError
-from envs.sandbox.select import SandboxConfig, open_sandbox
 from envs.tasks import open_task
+from envs.tasks.checker_rules import comparing_checker
 from envs.tasks.config import TaskConfig
-from envs.tasks.dataset_task import required_path
-from envs.tasks.first_rows import first_row_hints
-from envs.tasks.row_selection import RowSelection
-from envs.tasks.selection import Filter, StoredProblems, load_entries, strengths
-from envs.tasks.storage.rows import load_converter
-from envs.tasks.storage.sources import find_sources, of_one_data_set
-from envs.tasks.storage.store import Store, prepare_store
-from envs.tasks.storage.test_limits import SizeLimits
-from envs.validation.judge_arguments import SandboxKind, parse_judge_arguments
-from envs.validation.judge_errors import keep_counts, total_rates
-from envs.validation.labelled_programs import (
-    CHEAP,
-    LabelledProgram,
-    count_cheap,
-    count_programs,
-    labelled_programs,
+from envs.tasks.dataset import every_problem
+from envs.tasks.stored import content_digest, statement_hash
+from envs.tasks.strength import (
+    CHEAP_PROGRAMS,
+    Strength,
+    cheap_programs,
+    measure_strength,
+    shown_tests,
 )
-from envs.validation.problem_quality import SUFFIXES, ProblemQualities
-from envs.validation.validation_report import Report, rejected_line, show
+from envs.tasks.task_cli import SandboxKind, parse_judge_arguments
 
 _BATCH = 1000  # programs read at once
 _ALL_TESTS = ("++task.max_tests=1000000000", "++task.max_test_bytes=1000000000000")
+_MAX_LISTED = 40  # disagreements, and problems that accept cheap programs
+_MAX_LINE_CHARS = 2000
+_MARKED = " (problem needs a checker)"
+_KINDS = {"solution": "right", "incorrect": "wrong", "public": "right, on public tests"}
+_Z = 1.959964  # of the normal distribution, two-sided 95 %
+_COUNTS = ("right", "right_rejected", "wrong", "wrong_accepted")
 
 
-def _check_table(path: Path) -> Path:
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"it must end in {' or '.join(SUFFIXES)}")
+def _table_file(path: Path) -> Path:
+    if path.suffix not in (".parquet", ".csv"):
+        raise ValueError("it must end in .parquet or .csv")
     if not path.parent.is_dir():  # judging may take hours
         raise ValueError(f"there is no folder {path.parent}")
     return path
@@ -87,61 +84,163 @@ class Options:
 
     sandbox: SandboxKind = "auto"  # auto: docker if it is there
     cheap: bool = True  # also run the programs that solve nothing
+    public: bool = False  # also run the first right program of a problem on its public tests
     first: PositiveInt | None = None  # only the first N right and N wrong programs of every row
     out: Path | None = None  # file for JSON lines, one per program
     # file for a table, one row per problem
-    quality: Annotated[Path, AfterValidator(_check_table)] | None = None
+    quality: Annotated[Path, AfterValidator(_table_file)] | None = None
 
 
-def parse(argv: Sequence[str]) -> tuple[TaskConfig, Options, JudgeConfig]:
-    """Parse key=value arguments. Raises ValueError in one line."""
-    return parse_judge_arguments(Options, argv, task_defaults=_ALL_TESTS)
+@dataclass
+class Quality:
+    """Counts of one problem's programs.
+
+    `statement` (a hash) identifies the problem independently of how many tests a task keeps.
+    """
+
+    name: str
+    statement: str
+    checker: str
+    needs_checker: bool
+    tests: int
+    hidden_tests: int
+    distinct_outputs: int
+    earned_by: str = ""  # the accepted cheap programs, separated by commas
+    right: int = 0
+    right_accepted: int = 0
+    wrong: int = 0
+    wrong_accepted: int = 0
+    infra_errors: int = 0
+    cpu_s: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        """At least one right program, all right ones accepted, no wrong or cheap one accepted."""
+        judged = not self.infra_errors and not self.needs_checker
+        earned = self.wrong_accepted or self.earned_by
+        return 0 < self.right == self.right_accepted and judged and not earned
+
+    def count(self, kind: str, index: int, judgement: Judgement) -> None:
+        """Count a program of the problem."""
+        accepted = judgement.verdict is Verdict.ACCEPTED
+        self.infra_errors += judgement.verdict is Verdict.INFRA_ERROR
+        if kind == "cheap":
+            earned = {CHEAP_PROGRAMS[index]} if accepted else set()
+            earned |= {*self.earned_by.split(", ")}
+            self.earned_by = ", ".join(name for name in CHEAP_PROGRAMS if name in earned)
+        if kind in ("solution", "incorrect"):
+            right = kind == "solution"
+            self.right += right
+            self.right_accepted += right and accepted
+            self.wrong += not right
+            self.wrong_accepted += not right and accepted
+            self.cpu_s += judgement.cpu_s
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledProgram:
+    """A program that the data set calls right or wrong, or a cheap one."""
+
+    problem: Problem  # with a comparing checker if its own is `needs_checker`
+    kind: str  # solution, incorrect, public or cheap
+    index: int  # among the row's programs of this kind, or in CHEAP_PROGRAMS
+    program: str
+    quality: Quality
+    strength: Strength
+
+    def agrees(self, judgement: Judgement) -> bool:
+        """Return whether a verdict is the expected one; that of a cheap program was computed."""
+        if judgement.verdict is Verdict.INFRA_ERROR:
+            return False
+        accepted = judgement.verdict is Verdict.ACCEPTED
+        if self.kind == "cheap":
+            passed = self.strength.cheap_passed
+            return passed is None or accepted == (passed[self.index] == self.strength.tests)
+        return self.quality.needs_checker or accepted == (self.kind != "incorrect")
+
+
+@dataclass
+class Report:
+    """Counts of programs by (label, verdict), and the qualities of the problems by digest."""
+
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    qualities: dict[str, Quality] = field(default_factory=dict)
+    disagreements: list[str] = field(default_factory=list)
+
+    def add(self, one: LabelledProgram, judgement: Judgement) -> None:
+        """Count a judged program."""
+        cheap = one.kind == "cheap"
+        name = CHEAP_PROGRAMS[one.index] if cheap else str(one.index)
+        label = f"cheap: {name}" if cheap else _KINDS[one.kind]
+        self.verdicts[label + _MARKED * one.quality.needs_checker, judgement.verdict] += 1
+        one.quality.count(one.kind, one.index, judgement)
+        if not one.agrees(judgement):
+            reason = (judgement.detail.splitlines() or [""])[-1]
+            text = f"{one.problem.name} {one.kind} {name}: {judgement.verdict} {reason}"
+            self.disagreements.append(text)
+
+    @property
+    def complete(self) -> bool:
+        """Whether programs were judged, and each has a verdict."""
+        return bool(self.verdicts) and all(v != "INFRA_ERROR" for _, v in self.verdicts)
+
+
+def labelled_programs(
+    problems: Sequence[Problem], options: Options, qualities: dict[str, Quality]
+) -> Iterator[LabelledProgram]:
+    """Yield the problems' programs in order: own ones, then cheap ones if the problem has tests.
+
+    Adds a row to `qualities` for each problem. One that needs a checker gets a comparing one.
+    """
+    for problem in problems:
+        digest, needs_checker = content_digest(problem), problem.checker == "needs_checker"
+        if needs_checker:
+            comparing = comparing_checker(problem.statement, problem.tests)
+            problem = replace(problem, checker="call" if problem.fn_name else comparing)
+        strength = measure_strength(problem)
+        facts = (strength.tests, strength.hidden, strength.distinct_outputs)
+        statement = statement_hash(problem.statement)
+        quality = Quality(problem.name, statement, problem.checker, needs_checker, *facts)
+        programs = {
+            "solution": problem.solutions[: options.first],
+            "incorrect": problem.incorrect_solutions[: options.first],
+        }
+        for kind, sources in programs.items():
+            for index, source in enumerate(sources):
+                yield LabelledProgram(problem, kind, index, source, quality, strength)
+        if options.public and problem.solutions and (public := public_problem(problem)):
+            yield LabelledProgram(public, "public", 0, problem.solutions[0], quality, strength)
+        if options.cheap and problem.tests:
+            for made in cheap_programs(problem, shown_tests(problem)):
+                number = CHEAP_PROGRAMS.index(made.name)
+                yield LabelledProgram(problem, "cheap", number, made.source, quality, strength)
+        qualities[digest] = quality
 
 
 def validate(
-    judge: Judge,
-    programs: Iterator[LabelledProgram],
-    total: int,
-    console: Console,
-    verdict_log: VerdictLog,
-    qualities: ProblemQualities,
+    judge: Judge, problems: Sequence[Problem], options: Options, log: VerdictLog, console: Console
 ) -> Report:
     """Judge all programs that are not in the verdict log, and show progress."""
     report = Report()
-
-    def count(labelled: LabelledProgram, judgement: Judgement) -> None:
-        report.add(labelled, judgement)
-        about = (labelled.digest, labelled.strength, labelled.needs_checker)
-        quality = qualities.row(labelled.problem, *about)
-        if labelled.kind == CHEAP:
-            quality.count_cheap(CHEAP_PROGRAMS[labelled.index], judgement)
-        else:
-            quality.count(labelled.kind == "solution", judgement)
-        progress.advance(bar)
-
     columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("judging", total=total)
+        bar = progress.add_task("problems", total=len(problems))
+        programs = labelled_programs(problems, options, report.qualities)
         while batch := list(itertools.islice(programs, _BATCH)):
             fresh: list[LabelledProgram] = []
-            for labelled in batch:
-                logged = verdict_log.get(labelled.problem, labelled.kind, labelled.program)
+            for one in batch:
+                logged = log.get(one.problem, one.kind, one.program)
                 if logged is None:
-                    fresh.append(labelled)
+                    fresh.append(one)
                 else:
-                    count(labelled, logged)
+                    report.add(one, logged)
             submissions = [Submission(one.problem, as_response(one.program)) for one in fresh]
             for number, judgement in judge.iter_judgements(submissions):
-                labelled = fresh[number]
-                verdict_log.add(
-                    labelled.problem,
-                    labelled.kind,
-                    labelled.index,
-                    labelled.program,
-                    labelled.needs_checker,
-                    judgement,
-                )
-                count(labelled, judgement)
+                one = fresh[number]
+                about = (one.kind, one.index, one.program, one.quality.needs_checker)
+                log.add(one.problem, *about, judgement)
+                report.add(one, judgement)
+            progress.update(bar, completed=len(report.qualities))
     return report
 
 
@@ -149,26 +248,17 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
     """Load, judge, write and show. Raises OSError, ValueError and SandboxError."""
     skipped: Counter[str] = Counter()
     problems = load_problems(task, skipped)
-    own = count_programs(problems, options.first)
-    cheap = count_cheap(strengths(problems)) if options.cheap else 0
-    qualities = ProblemQualities()
     with open_sandbox(SandboxConfig(kind=options.sandbox)) as sandbox:
-        counts = f"{len(problems)} problems, {own} programs" + f" and {cheap} cheap ones" * (
-            cheap > 0
-        )
-        console.print(f"{counts}; {sandbox.strength}")
+        console.print(f"{len(problems)} problems; {sandbox.strength}")
         judge = Judge(sandbox, config)
         started = time.perf_counter()
-        with VerdictLog(options.out, judge.version) as verdict_log:
-            programs = labelled_programs(problems, options.first, options.cheap)
-            report = validate(judge, programs, own + cheap, console, verdict_log, qualities)
+        with VerdictLog(options.out, judge.version) as log:
+            report = validate(judge, problems, options, log, console)
         wall_s = time.perf_counter() - started
     if options.quality:
-        qualities.write(options.quality)
-    by_mark = {mark: qualities.program_counts(mark) for mark in (False, True)}
-    keep_counts(by_mark[False], judge.version)
-    rates = {mark: total_rates(len(found), found.values()) for mark, found in by_mark.items()}
-    show(report, rates, skipped, console)
+        _write(options.quality, report.qualities)
+    keep_counts(report.qualities, judge.version)
+    show(report, skipped, console)
     if not report.verdicts:
         reason = "the problems have no programs" if problems else "no row gave a problem"
         console.print(f"nothing was judged: {reason}")
@@ -177,54 +267,144 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
         f"{stats.submissions / max(wall_s, 1e-9):.1f} programs/s, {stats.tests_run} tests in "
         f"{wall_s:.1f} s, {stats.cpu_s:.1f} s CPU; judge {judge.version}, sandbox {sandbox.name}"
     )
-    for hint in first_row_hints(task):
-        console.print(f"NOTE: {readable(hint)}", markup=False, soft_wrap=True)
-    if logged := own + cheap - stats.submissions:
+    if logged := report.verdicts.total() - stats.submissions:
         console.print(f"{logged} verdicts were known from {options.out}")
-    if line := rejected_line(report):
-        console.print(line, soft_wrap=True)
     return report
 
 
 def load_problems(config: TaskConfig, skipped: Counter[str]) -> Sequence[Problem]:
-    """Return all problems of all splits; count the rows without one, by reason, in `skipped`.
+    """Return all problems of all splits; count the rows without one, by reason, in `skipped`."""
+    if config.rows is not None:
+        return every_problem(config, skipped)
+    splits = open_task(config).splits().values()
+    return [problem for problems in splits for problem in problems]
 
-    The reason says where the first such row of a file stands.
+
+def show(report: Report, skipped: Mapping[str, int], console: Console) -> None:
+    """Print counts, error rates, skipped rows and disagreements."""
+    table = Table("programs", "judged", "accepted", "rejected", "reasons")
+    for label in dict.fromkeys(label for label, _ in report.verdicts):
+        counts = {v: n for (other, v), n in sorted(report.verdicts.items()) if other == label}
+        judged, accepted = sum(counts.values()), counts.pop("ACCEPTED", 0)
+        reasons = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
+        table.add_row(label, str(judged), str(accepted), str(judged - accepted), reasons)
+    console.print(table)
+    for marked in (False, True):
+        rows = [one for one in report.qualities.values() if one.needs_checker == marked]
+        rates = error_rates(len(rows), [counts for one in rows if (counts := _counts(one))])
+        if line := error_line(rates):
+            console.print(line + _MARKED * marked, soft_wrap=True)
+    earning = [one for one in report.qualities.values() if one.earned_by]
+    earned = [f"{one.name}: {one.earned_by}{_MARKED * one.needs_checker}" for one in earning]
+    lists = {
+        "problems that accept a cheap program": sorted(earned),
+        "rows skipped": [f"{reason}: {count}" for reason, count in sorted(skipped.items())],
+        "not as the data set says": report.disagreements,
+    }
+    for title, lines in lists.items():
+        if lines:
+            console.print(f"{title}: {len(lines)}")
+        for line in lines[:_MAX_LISTED]:
+            text = f"  {readable(line, _MAX_LINE_CHARS)}"
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _write(file: Path, qualities: Mapping[str, Quality]) -> None:
+    """Write the table for task.quality. Raises OSError."""
+    import pandas as pd
+
+    rows = [vars(one) | {"good": one.good} for one in qualities.values()]
+    table = pd.DataFrame(rows, columns=[*Quality.__dataclass_fields__, "good"])
+    if file.suffix == ".csv":
+        table.to_csv(file, index=False)
+    else:
+        table.to_parquet(file, index=False)
+
+
+# The judge's error rates: right programs that it rejects, and wrong ones that it accepts.
+
+
+def _counts(quality: Quality) -> dict[str, int] | None:
+    """Return the counts of a problem's own programs; None if the judge failed on one."""
+    if quality.infra_errors or not quality.right + quality.wrong:
+        return None
+    rejected = quality.right - quality.right_accepted
+    values = (quality.right, rejected, quality.wrong, quality.wrong_accepted)
+    return dict(zip(_COUNTS, values, strict=True))
+
+
+def error_rates(problems: int, counted: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+    """Return counts and error rates over problems, as plain values for run.json.
+
+    A rate is (share, low, high) with Wilson's interval at 95 % (1927), None without programs. It
+    takes programs for independent, although those of one problem are not: it is too narrow where
+    few problems have most of the errors.
     """
-    if config.rows is None:
-        splits = open_task(config).splits().values()
-        return [problem for problems in splits for problem in problems]
-    stores = _stores(config)
-    for store in stores:
-        for reason, count in store.skipped.items():
-            skipped[f"{reason} (first: {store.first_skipped[reason]})"] += count
-    return _matching_problems(config, stores, skipped)
+    totals = {key: sum(counts[key] for counts in counted) for key in _COUNTS}
+
+    def rate(count: int, total: int) -> tuple[float, float, float] | None:
+        if not total:
+            return None
+        share, square = count / total, _Z * _Z
+        middle = share + square / (2 * total)
+        half = _Z * math.sqrt(share * (1 - share) / total + square / (4 * total * total))
+        scale = 1 + square / total
+        return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+    return (
+        {"problems": problems, "measured_problems": len(counted)}
+        | totals
+        | {
+            "false_rejects": rate(totals["right_rejected"], totals["right"]),
+            "false_accepts": rate(totals["wrong_accepted"], totals["wrong"]),
+        }
+    )
 
 
-def _stores(config: TaskConfig) -> list[Store]:
-    limits = SizeLimits(config.max_tests, config.max_test_bytes)
-    to_problem = load_converter(config.rows, config.fields, "task.rows")
-    found = find_sources(to_problem, required_path(config), "task.path", config.files)
-    (splits,) = of_one_data_set(found)
-    return [prepare_store(source, limits) for sources in splits.values() for source in sources]
+def error_line(rates: Mapping[str, Any]) -> str:
+    """Return both error rates in words, with intervals; "" without programs."""
+    parts = []
+    for verb, key, label in (
+        ("rejects", "false_rejects", "right"),
+        ("accepts", "false_accepts", "wrong"),
+    ):
+        if rates[key]:
+            share, low, high = (f"{100 * value:.1f}" for value in rates[key])
+            parts.append(f"{verb} {share} % [{low}, {high}] of {rates[label]} {label} programs")
+    return f"the judge {' and '.join(parts)}" if parts else ""
 
 
-def _matching_problems(
-    config: TaskConfig, stores: Sequence[Store], skipped: Counter[str]
-) -> StoredProblems:
-    """Return the problems that the task's keys keep; count the others in `skipped`."""
-    rows = RowSelection(config)
-    matches = Filter(config.filter, config.quality, rows, checkers=config.checkers)
-    entries = []
-    found = load_entries(stores, alone=len(stores) == 1)
-    rows.note(found)
-    rows.check()
-    for entry in found:
-        if reason := matches.mismatch(entry):
-            skipped[reason] += 1
-        else:
-            entries.append(entry)
-    return StoredProblems(entries)
+def known_rates(digests: Sequence[str], judge_version: str) -> dict[str, Any]:
+    """Return the error rates that this judge showed on the problems of these content digests."""
+    known = _known_counts(judge_version)
+    return error_rates(len(digests), [known[digest] for digest in digests if digest in known])
+
+
+def keep_counts(qualities: Mapping[str, Quality], judge_version: str) -> None:
+    """Store counts by content digest, unless more programs of the problem were judged before."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    folder = cache_root() / "judge_errors"
+    with locked_folder(folder):
+        known = _known_counts(judge_version)
+        for digest, quality in qualities.items():
+            counts = None if quality.needs_checker else _counts(quality)
+            before = known.get(digest, {"right": 0, "wrong": 0})
+            if counts and counts["right"] + counts["wrong"] >= before["right"] + before["wrong"]:
+                known[digest] = counts
+        rows = [{"digest": digest} | counts for digest, counts in sorted(known.items())]
+        temporary = folder / "counts.tmp"
+        pyarrow.parquet.write_table(pa.Table.from_pylist(rows), temporary)
+        temporary.replace(folder / f"{judge_version}.parquet")
+
+
+def _known_counts(judge_version: str) -> dict[str, dict[str, int]]:
+    import pyarrow.parquet
+
+    file = cache_root() / "judge_errors" / f"{judge_version}.parquet"
+    rows = pyarrow.parquet.read_table(file).to_pylist() if file.exists() else []
+    return {row.pop("digest"): row for row in rows}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -233,17 +413,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: every program has a verdict; 1: one has none, or nothing was judged; 2: a one-line error;
     130: interrupted.
     """
-    console = Console()
     try:
-        task, options, judge = parse(sys.argv[1:] if argv is None else argv)
-        report = run(task, options, judge, console)
+        arguments = sys.argv[1:] if argv is None else argv
+        parsed = parse_judge_arguments(Options, arguments, task_defaults=_ALL_TESTS)
+        report = run(*parsed, Console())
     except (OSError, ValueError, SandboxError) as error:
         print(f"validate: {readable(str(error), MAX_ERROR_CHARS)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("validate: interrupted; with the same out=FILE it resumes from here", file=sys.stderr)
         return 130
-    return 1 if report.infra_errors or not report.verdicts else 0
+    return 0 if report.complete else 1
 
 
 if __name__ == "__main__":

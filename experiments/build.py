@@ -20,7 +20,7 @@ from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.learner.learner import Learner
-from experiments.learner.memory_check import check_memory
+from experiments.learner.memory import check_memory
 from experiments.policy import loading
 from experiments.policy.length_check import check_lengths
 from experiments.policy.model_flops import model_flops
@@ -174,6 +174,7 @@ def _assemble(
         ledger=ledger,
         run=records.folder.name,
         needs=learner.algorithm.needs,
+        replay_until=learner.algorithm.replay_until,
         version=lambda: learner.policy.version,
         dialogue=dialogue,
     )
@@ -315,4 +316,5 @@ def _initial_values(
         overlap=overlaps(config),
         dialogue=dialogue,
     )
-    return InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")
+    beta = worker.learner.algorithm.initial_value_beta
+    return InitialValues(reference, beta, needs.initial_value == "online")

@@ -23,7 +23,7 @@ from envs.command_line.command_help import quiet_when_unread
 from envs.command_line.config_parsing import parse_arguments
 from envs.problem import Verdict
 from envs.tasks import open_task
-from envs.tasks.storage.arrow_schema import statement_hash
+from envs.tasks.stored import statement_hash
 from experiments.config.resume import recorded_values
 from experiments.config.schema import parse
 from experiments.errors import UserError

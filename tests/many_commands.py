@@ -71,16 +71,11 @@ def run_still_active():
     os.close(handle)
 
 
-def gpu_of_24_gib():
-    return patch("experiments.learner.memory_check.largest_gpu", lambda: 24 * 2**30)
-
-
 CIRCUMSTANCES = {  # by the mistake of docs/reference/errors.md
     "no room for the checkpoints": disk_almost_full,
     "a folder that may not be read": folder_unreadable,
     "a model that may not be read": folder_unreadable,
     "a run that is still active": run_still_active,
-    "a run that no GPU here can hold": gpu_of_24_gib,
 }
 
 

@@ -1,36 +1,36 @@
 """The judge: responses to problems go in, judgements come out, in the same order.
 
 It extracts the program, runs it in the sandbox on the problem's inputs, compares the outputs
-outside the sandbox, and caches judgements. The same submissions in the same order give the same
-verdicts and counters, whatever the timing of the sandbox's workers: failure counts of tests are
-used only from the next session on, and executions after a first failed test are ignored.
+outside the sandbox, and caches judgements. Submissions arrive at once or, in a session, in pieces.
+
+The order of a program's tests depends only on what the judge knew when the session was opened, and
+new verdicts are stored when it closes, in the order of submission. So the same submissions in the
+same order give the same verdicts and counters, however they were cut into pieces and whatever the
+timing of the sandbox's workers.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import math
-from collections.abc import AsyncIterator, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from envs.environment import JudgeStats, Submission
-from envs.judge.budget import Budget
-from envs.judge.checker import comparable
-from envs.judge.checker_programs.checker_program import PROGRAM
-from envs.judge.checker_programs.checker_runs import CheckerRuns
-from envs.judge.checker_programs.testlib import testlib_digest
-from envs.judge.rules_version import rules_version
-from envs.judge.session import JudgingSession, PendingProgram
-from envs.judge.verdict_cache import CachedGrades, VerdictCache
+from envs.judge.checker_program import OUTPUT_LIMIT_MB, PROGRAM, CheckerRuns
+from envs.judge.checkers import comparable
+from envs.judge.extract import extract_program
+from envs.judge.grading import Budget, Grade, PendingProgram, Summary, judgement, summarize
+from envs.judge.testlib import testlib_digest
+from envs.judge.verdict_cache import CachedGrades, VerdictCache, rules_version
 from envs.problem import Judgement, Problem, Verdict
-from envs.sandbox.base import Job, Limits, Sandbox
+from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +63,15 @@ class JudgeConfig:
     testlib: str | None = None
 
 
+@dataclass
+class ProblemRecord:
+    """What the judge has learnt about one problem."""
+
+    judged: int = 0  # programs
+    failures: dict[int, int] = field(default_factory=dict)  # test → programs that it failed
+    checker_faults: int = 0  # programs on which the problem's checker program failed
+
+
 class Judge:
     """Judge programs in one sandbox, which the caller closes. Use it from one thread at a time.
 
@@ -77,19 +86,26 @@ class Judge:
         verdicts: VerdictCache | None = None,
     ) -> None:
         self.sandbox, self.verdicts = sandbox, verdicts
-        self.config = replace(config or JudgeConfig())
+        self.config = config = replace(config or JudgeConfig())
         # the content of testlib.h counts, not its place
-        values = asdict(self.config) | {"testlib": testlib_digest(self.config.testlib)}
+        values = asdict(config) | {"testlib": testlib_digest(config.testlib)}
         settings = repr((sorted(values.items()), sandbox.platform))
         self.version = f"{rules_version()}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
         self.stats = JudgeStats()
-        self.checkers = CheckerRuns(sandbox, self.config, self.stats)
-        self._cache: dict[Key, Judgement] = {}
-        self._failures: dict[str, list[int]] = {}  # problem hash → failures of each test
-        self._judged: dict[str, int] = {}  # problem hash → programs judged
-        self._limits: dict[str, tuple[float, Limits]] = {}  # problem hash → as `_limits_of` says
+        checker_limits = Limits(
+            cpu_s=config.checker_time_limit_s,
+            wall_s=config.checker_time_limit_s * config.wall_factor,
+            memory_mb=config.checker_memory_limit_mb,
+            output_mb=OUTPUT_LIMIT_MB,
+        )
+        self.checkers = CheckerRuns(
+            *(sandbox, checker_limits, self.stats),
+            early_stop=config.early_stop,
+            testlib=config.testlib,
+        )
+        self.cache: dict[Key, Judgement] = {}
+        self._records: dict[str, ProblemRecord] = {}  # by the problem's hash
         self._judgeable: set[str] = set()  # hashes of problems that passed the check
-        self._checker_faults: dict[str, int] = {}  # problem hash → programs its checker failed on
 
     def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
         """Judge all, in order.
@@ -102,42 +118,9 @@ class Judge:
         judgements = dict(self.iter_judgements(submissions))
         return [judgements[index] for index in range(len(submissions))]
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return cached judgements; failures of tests, programs judged, checker faults."""
-        failures = {problem: list(counts) for problem, counts in self._failures.items()}
-        return {
-            "cache": dict(self._cache),
-            "failures": failures,
-            "judged": dict(self._judged),
-            "checker_faults": dict(self._checker_faults),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replace the state by one of `state_dict`."""
-        cache = state["cache"].items()
-        self._cache = {key: found for key, found in cache if found.judge_version == self.version}
-        self._failures = {problem: list(counts) for problem, counts in state["failures"].items()}
-        self._judged = dict(
-            state.get("judged", {})
-        )  # absent from old checkpoints; affects no verdict
-        self._checker_faults = dict(state.get("checker_faults", {}))
-
-    async def stream(
-        self, submissions: Sequence[Submission]
-    ) -> AsyncIterator[tuple[int, Judgement]]:
-        """Yield (index, judgement) as programs end, driving the sandbox from its own thread."""
-        results = self.iter_judgements(submissions)
-        loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge") as thread:
-            try:
-                while (item := await loop.run_in_executor(thread, next, results, None)) is not None:
-                    yield item
-            finally:
-                await loop.run_in_executor(thread, results.close)
-
     def iter_judgements(
         self, submissions: Sequence[Submission]
-    ) -> Generator[tuple[int, Judgement], None, None]:
+    ) -> Iterator[tuple[int, Judgement]]:
         """Yield (index, judgement) as programs end, every index once. Raises like `judge`."""
         with closing(self.open_session()) as session:
             yield from session.judge(enumerate(submissions))
@@ -151,77 +134,49 @@ class Judge:
         """Make the running session fail with a SandboxError. Called from another thread."""
         self.sandbox.abandon()
 
-    def cached_judgement(self, key: Key) -> Judgement | None:
-        """Return the judgement of an equal program of an earlier session."""
-        return self._cache.get(key)
+    def state_dict(self) -> dict[str, Any]:
+        """Return cached judgements, and what was learnt about each problem."""
+        records = {problem: asdict(record) for problem, record in self._records.items()}
+        return {"cache": dict(self.cache), "problems": records}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replace the state by one of `state_dict`."""
+        cache = state["cache"].items()
+        self.cache = {key: found for key, found in cache if found.judge_version == self.version}
+        self._records = {
+            problem: ProblemRecord(**record) for problem, record in state["problems"].items()
+        }
+
+    def record(self, problem: Problem) -> ProblemRecord:
+        """Return what the judge has learnt about a problem."""
+        return self._records.setdefault(problem.hash, ProblemRecord())
 
     def require_judgeable(self, problem: Problem) -> None:
-        """Raise ValueError for a problem that cannot be judged."""
-        if problem.hash not in self._judgeable:
-            _require_judgeable(problem)
+        """Raise ValueError if no output could be compared with the expected ones."""
+        if problem.hash in self._judgeable:
+            return
+        reason = None
+        if not problem.tests:
+            reason = "it has no tests"
+        elif problem.checker == "needs_checker":
+            reason = "it needs a checker of its own"
+        elif problem.checker == PROGRAM and problem.checker_program is None:
+            reason = "it has no checker program"
+        elif not all(comparable(problem.checker, test.output) for test in problem.tests):
+            wanted = "JSON" if problem.checker == "call" else "a condition on the result"
+            reason = f"an expected value is not {wanted}"
+        if reason is not None:
+            raise ValueError(f"problem {problem.name} cannot be judged: {reason}")
+        if problem.checker == PROGRAM:
             self.checkers.require(problem)
-            self._judgeable.add(problem.hash)
-
-    def no_program(self, problem: Problem) -> Judgement:
-        """Return the judgement of a response without a program."""
-        return Judgement(
-            verdict=Verdict.SYNTAX_ERROR,
-            passed=0,
-            total=len(problem.tests),
-            run=0,
-            program="",
-            detail="no program in the response",
-            problem_hash=problem.hash,
-            judge_version=self.version,
-        )
-
-    def left_out(self, problem: Problem, program: str) -> Judgement | None:
-        """Return the judgement on a problem that is left out, since its checker failed too often.
-
-        None for any other problem.
-        """
-        faults = self._checker_faults.get(problem.hash, 0)
-        if faults < self.config.max_checker_faults:
-            return None
-        self.stats.infra_errors += 1
-        return replace(
-            self.no_program(problem),
-            verdict=Verdict.INFRA_ERROR,
-            program=program,
-            detail=f"left out: its checker failed on {faults} programs",
-        )
+        self._judgeable.add(problem.hash)
 
     def plan(self, index: int, problem: Problem, program: str) -> PendingProgram:
         """Prepare a program's run: its limits, and the tests that failed most often first."""
+        config, record = self.config, self.record(problem)
         order = list(range(len(problem.tests)))
-        if self.config.early_stop and not problem.in_order and problem.hash in self._failures:
-            failures = self._failures[problem.hash]
-            order.sort(key=lambda test: -failures[test])
-        if problem.hash not in self._limits:
-            self._limits[problem.hash] = self._limits_of(problem)
-        limit_s, limits = self._limits[problem.hash]
-        inputs = tuple(problem.tests[test].input for test in order)
-        promising = len(order) > 1 and self._is_promising(problem, order[0])
-        job = Job(program, inputs, limits, problem.fn_name, promising)
-        share = self.config.budget_factor
-        budget = Budget(cpu_s=share * limit_s, idle_s=share * limits.wall_s)
-        return PendingProgram(problem, program, order, limit_s, job, [index], budget)
-
-    def _is_promising(self, problem: Problem, first: int) -> bool:
-        """Return whether a program will likely pass the test that runs first.
-
-        That is so if the rule of succession gives more than two in three. At about this
-        probability, a separate process for the first test costs as much with passing programs as it
-        saves with failing ones.
-        """
-        failures = self._failures.get(problem.hash)
-        failed = failures[first] if failures else 0
-        passed = self._judged.get(problem.hash, 0) - failed
-        return not self.config.early_stop or passed > 2 * failed + 1
-
-    def _limits_of(self, problem: Problem) -> tuple[float, Limits]:
-        """Return (CPU limit of the verdict in seconds, the sandbox's limits with a margin)."""
-        config = self.config
+        if config.early_stop and not problem.in_order:
+            order.sort(key=lambda test: -record.failures.get(test, 0))
         limit_s = config.default_time_limit_s
         if problem.time_limit_s is not None:
             limit_s = problem.time_limit_s * config.time_factor
@@ -233,67 +188,217 @@ class Judge:
             memory_mb=max(memory_mb, config.min_memory_limit_mb),
             output_mb=max(config.output_limit_mb, math.ceil(2 * expected_mb)),
         )
-        return limit_s, limits
+        # Promising: by the rule of succession, it will pass its first test with a probability of
+        # more than 2 in 3. At about this probability, a separate process for the first test costs
+        # as much with passing programs as it saves with failing ones.
+        failed = record.failures.get(order[0], 0)
+        passed = record.judged - failed
+        promising = len(order) > 1 and (not config.early_stop or passed > 2 * failed + 1)
+        inputs = tuple(problem.tests[test].input for test in order)
+        job = Job(program, inputs, limits, problem.fn_name, promising)
+        share = config.budget_factor
+        budget = Budget(cpu_s=share * limit_s, idle_s=share * limits.wall_s)
+        return PendingProgram(problem, program, order, limit_s, job, [index], budget)
 
-    def record(self, key: Key, program: PendingProgram) -> None:
+
+class JudgingSession:
+    """Opened by `Judge.open_session`; must be closed. Use it from one thread at a time."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._programs: dict[Key, PendingProgram] = {}
+        self._doubtful: list[PendingProgram] = []
+
+    def judge(
+        self, submissions: Iterable[tuple[int, Submission]]
+    ) -> Iterator[tuple[int, Judgement]]:
+        """Yield (index, judgement) as programs end; some doubtful ones may wait for `finish`."""
+        to_run: list[PendingProgram] = []
+        answered: list[tuple[int, Judgement]] = []
+        for index, submission in submissions:
+            answered += self._admit(index, submission, to_run)
+        yield from answered
+        begin = ended = time.monotonic()
+        for pending in self._execute(to_run):
+            ended = ended if pending.rerun else time.monotonic()
+            yield from pending.answers()
+        for pending in to_run:
+            pending.wall_s = (ended - begin) / len(to_run)
+
+    def finish(self) -> Iterator[tuple[int, Judgement]]:
+        """Run programs once more that are still in doubt. Nothing may follow."""
+        for pending in self._execute(sorted(self._doubtful, key=_first_index)):
+            yield from pending.answers()
+
+    def close(self) -> None:
+        """Count and remember the judged programs, in the order of submission."""
+        judge, judged = self._judge, []
+        for key, pending in self._programs.items():
+            if pending.judgement is not None:
+                judged.append((key, pending, pending.judgement))
+        for key, pending, found in sorted(judged, key=lambda item: _first_index(item[1])):
+            self._record(key, pending, found)
+        on_disk = [
+            ((judge.version, *key), CachedGrades(pending.reliable, pending.wall_s))
+            for key, pending, found in judged
+            if not (pending.rerun or pending.from_cache or found.by_wall_time)
+        ]
+        if judge.verdicts and on_disk:
+            judge.verdicts.add(on_disk)
+        while len(judge.cache) > CACHED_JUDGEMENTS:
+            del judge.cache[next(iter(judge.cache))]
+        self._programs.clear()
+
+    def _record(self, key: Key, pending: PendingProgram, found: Judgement) -> None:
         """Count and cache a judged program."""
-        judgement, problem = program.result, program.problem
-        self.stats.programs_judged += 1
-        self.stats.tests_run += judgement.run
-        self.stats.cpu_s += program.cpu_s
-        if program.from_cache:
-            self.stats.programs_recalled += 1
-            self.stats.recalled_s += program.wall_s
-        if judgement.verdict is Verdict.INFRA_ERROR:
-            self.stats.infra_errors += 1
-            if program.checker_fault:
-                self._count_checker_fault(problem, judgement.detail)
+        judge, stats, record = self._judge, self._judge.stats, self._judge.record(pending.problem)
+        stats.programs_judged += 1
+        stats.tests_run += found.run
+        stats.cpu_s += pending.cpu_s
+        if pending.from_cache:
+            stats.programs_recalled += 1
+            stats.recalled_s += pending.wall_s
+        if found.verdict is Verdict.INFRA_ERROR:
+            stats.infra_errors += 1
+            stats.checker_faults += pending.checker_fault
+            record.checker_faults += pending.checker_fault
+            if pending.checker_fault and record.checker_faults == judge.config.max_checker_faults:
+                log.warning(
+                    "problem %s is left out from now on: its checker failed on %d programs "
+                    "(judge.max_checker_faults), at last: %s",
+                    *(pending.problem.name, record.checker_faults, found.detail),
+                )
             return
-        self.stats.by_wall_time += judgement.by_wall_time
-        if not judgement.by_wall_time:
-            self._cache[key] = judgement
-        self._judged[problem.hash] = self._judged.get(problem.hash, 0) + 1
-        if program.failed_test is not None:
-            failures = self._failures.setdefault(problem.hash, [0] * len(program.order))
-            failures[program.failed_test] += 1
+        stats.by_wall_time += found.by_wall_time
+        if not found.by_wall_time:
+            judge.cache[key] = found
+        record.judged += 1
+        if (test := pending.failed_test) is not None:
+            record.failures[test] = record.failures.get(test, 0) + 1
 
-    def _count_checker_fault(self, problem: Problem, detail: str) -> None:
-        self.stats.checker_faults += 1
-        faults = self._checker_faults.get(problem.hash, 0) + 1
-        self._checker_faults[problem.hash] = faults
-        if faults == self.config.max_checker_faults:
-            log.warning(
-                "problem %s is left out from now on: its checker failed on %d programs "
-                "(judge.max_checker_faults), at last: %s",
-                *(problem.name, faults, detail),
-            )
+    def _admit(
+        self, index: int, submission: Submission, to_run: list[PendingProgram]
+    ) -> list[tuple[int, Judgement]]:
+        """Answer from memory or disk, join an equal pending program, or add a program to run."""
+        judge, stats, problem = self._judge, self._judge.stats, submission.problem
+        judge.require_judgeable(problem)
+        stats.submissions += 1
+        program = extract_program(submission.response)
+        if program is None:
+            stats.without_program += 1
+            grade = Grade(Verdict.SYNTAX_ERROR, "no program in the response")
+            return [(index, self._unrun(problem, "", grade))]
+        faults = judge.record(problem).checker_faults
+        if faults >= judge.config.max_checker_faults:
+            stats.infra_errors += 1
+            detail = f"left out: its checker failed on {faults} programs"
+            return [(index, self._unrun(problem, program, Grade(Verdict.INFRA_ERROR, detail)))]
+        key = (problem.hash, hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest())
+        if (known := judge.cache.get(key)) is not None:
+            stats.programs_cached += 1
+            return [(index, known)]
+        if (pending := self._programs.get(key)) is not None:
+            stats.programs_cached += 1
+            pending.waiting.append(index)
+            return [] if pending.judgement is None else [(index, pending.judgement)]
+        pending = self._programs[key] = judge.plan(index, problem, program)
+        cached = judge.verdicts.get((judge.version, *key)) if judge.verdicts else None
+        if cached is not None and self._judge_from_cache(pending, cached):
+            return pending.answers()
+        to_run.append(pending)
+        return []
 
-    def cached_grades(self, key: Key) -> CachedGrades | None:
-        """Return the grades on disk of a program, from any judge of the same version."""
-        return self.verdicts.get((self.version, *key)) if self.verdicts else None
+    def _unrun(self, problem: Problem, program: str, grade: Grade) -> Judgement:
+        """Return the judgement of a response whose program, if there is one, does not run."""
+        summary = Summary(grade.verdict, 0, 0, grade.detail, None, doubtful=False)
+        return judgement(problem, program, summary, None, judge_version=self._judge.version)
 
-    def store_grades(self, graded: Sequence[tuple[Key, CachedGrades]]) -> None:
-        """Store grades of programs that were run here in the cache on disk."""
-        if self.verdicts and graded:
-            self.verdicts.add([((self.version, *key), grades) for key, grades in graded])
+    def _judge_from_cache(self, pending: PendingProgram, cached: CachedGrades) -> bool:
+        """Judge from grades on disk if they cover every test that a run would reach."""
+        graded_tests = [
+            graded for graded in cached.tests.values() if graded[0].verdict is Verdict.SYNTAX_ERROR
+        ][:1]
+        budget = pending.budget.fresh()
+        for test in () if graded_tests else pending.order:
+            if test not in cached.tests:
+                return False
+            grade, cpu_s = cached.tests[test]
+            grade = budget.charge(grade, cpu_s, idle_s=0.0)  # with more, it would not be stored
+            graded_tests.append((grade, cpu_s))
+            failed = grade.verdict is not Verdict.ACCEPTED
+            if grade.ended or (failed and self._judge.config.early_stop):
+                break
+        pending.cpu_s = sum(cpu_s for _, cpu_s in graded_tests)
+        pending.wall_s, pending.from_cache = cached.wall_s, True
+        self._set_judgement(pending, [grade for grade, _ in graded_tests])
+        return True
 
-    def evict(self) -> None:
-        """Drop the oldest cached judgements beyond CACHED_JUDGEMENTS."""
-        while len(self._cache) > CACHED_JUDGEMENTS:
-            del self._cache[next(iter(self._cache))]
+    def _execute(self, programs: Sequence[PendingProgram]) -> Iterator[PendingProgram]:
+        """Run programs, at last those of problems with a checker program; yield them when judged.
+
+        Those whose first run is in doubt run once more, on a share of the workers while others go
+        on. Those that got no core wait for `finish`, when the machine is less busy.
+        """
+        yield from self._compare([one for one in programs if one.problem.checker != PROGRAM])
+        checked = {n: one for n, one in enumerate(programs) if one.problem.checker == PROGRAM}
+        for number, executions in self._judge.checkers.run(checked) if checked else ():
+            if self._is_judged(checked[number], executions):
+                yield checked[number]
+            else:
+                self._doubtful.append(checked[number])
+
+    def _compare(self, programs: list[PendingProgram]) -> Iterator[PendingProgram]:
+        """Run programs whose outputs are compared with the expected ones."""
+        sandbox, early_stop = self._judge.sandbox, self._judge.config.early_stop
+        jobs = [replace(one.job, again=True) if one.rerun else one.job for one in programs]
+
+        def keep_going(number: int, position: int, execution: Execution) -> bool:
+            if execution.outcome in (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR):
+                return False
+            grade = programs[number].grade(position, execution)
+            return not grade.ended and (grade.verdict is Verdict.ACCEPTED or not early_stop)
+
+        for number, executions in sandbox.run(jobs, keep_going) if jobs else ():
+            pending = programs[number]
+            starved = any(execution.outcome is Outcome.STARVED for execution in executions)
+            if self._is_judged(pending, executions):
+                yield pending
+            elif sandbox.takes_more and not starved:
+                programs.append(pending)
+                jobs.append(replace(pending.job, again=True))
+            else:
+                self._doubtful.append(pending)
+
+    def _is_judged(self, pending: PendingProgram, executions: list[Execution]) -> bool:
+        """Judge a program by its executions; return False if it has to run once more."""
+        pending.cpu_s += sum(execution.cpu_s for execution in executions)
+        grades = [pending.grade(*item) for item in enumerate(executions)]
+        pending.reliable = {
+            test: (grade, execution.cpu_s)
+            for test, grade, execution in zip(pending.order, grades, executions, strict=False)
+            if not (grade.doubtful or grade.by_wall_time)
+        }
+        pending.grades.clear()
+        pending.budget = pending.budget.fresh()
+        if not self._set_judgement(pending, grades).doubtful or pending.rerun:
+            return True
+        pending.judgement, pending.rerun = None, True
+        self._judge.stats.judged_again += 1
+        return False
+
+    def _set_judgement(self, pending: PendingProgram, grades: list[Grade]) -> Summary:
+        """Set the judgement from the grades, which are in the program's order of tests."""
+        early_stop = self._judge.config.early_stop
+        summary = summarize(grades, len(pending.order), early_stop=early_stop)
+        position = summary.failed_position
+        pending.failed_test = None if position is None else pending.order[position]
+        pending.judgement = judgement(
+            *(pending.problem, pending.program, summary, pending.failed_test),
+            cpu_s=pending.cpu_s,
+            judge_version=self._judge.version,
+        )
+        return summary
 
 
-def _require_judgeable(problem: Problem) -> None:
-    """Raise ValueError if no output could be compared with the expected ones."""
-    reason = None
-    if not problem.tests:
-        reason = "it has no tests"
-    elif problem.checker == "needs_checker":
-        reason = "it needs a checker of its own"
-    elif problem.checker == PROGRAM and problem.checker_program is None:
-        reason = "it has no checker program"
-    elif not all(comparable(problem.checker, test.output) for test in problem.tests):
-        wanted = "JSON" if problem.checker == "call" else "a condition on the result"
-        reason = f"an expected value is not {wanted}"
-    if reason is not None:
-        raise ValueError(f"problem {problem.name} cannot be judged: {reason}")
+def _first_index(pending: PendingProgram) -> int:
+    return min(pending.waiting)

@@ -1,15 +1,19 @@
-"""The verdict cache: grades of programs on disk, shared by runs.
+"""Verdicts on disk: the cache that runs share, and the log of `python -m envs.validate`.
 
-A judge with this cache gives the same verdicts and counters as one without. It uses an entry only
-if it covers every test that a run would reach, in the judge's own order; otherwise the program is
-run. Doubtful grades are not stored.
+A judge with the cache gives the same verdicts and counters as one without. It uses an entry only if
+it covers every test that a run would reach, in the judge's own order; otherwise the program is run.
+Doubtful grades are not stored. Verdicts outlive a checkout, so each is stored under the version of
+the rules that decided it (`rules_version`).
 """
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import hashlib
 import json
 import logging
+import os
 import platform
 import sqlite3
 import threading
@@ -17,11 +21,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from envs.cache_folder import cache_root
 from envs.judge.grading import Grade
-from envs.problem import Verdict
+from envs.problem import Judgement, Problem, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +33,29 @@ MAX_FILE_BYTES = 2**31  # a larger file is only read
 MAX_DETAIL_CHARS = 10_000  # grades with a longer detail are not stored
 LOCK_TIMEOUT_S = 30.0  # wait for another process that writes
 _PAGE_BYTES = 4096
+_PACKAGE = Path(__file__).resolve().parents[1]
+_DECIDING = ("problem.py", "judge/*.*", "sandbox/*.*", "sandbox/inside/*.py")
+_TOOLS = ("sandbox/build_image.py", "sandbox/doctor.py")  # commands: no verdict depends on them
 
 Key = tuple[str, str, str]  # version of the judge, hash of the problem, hash of the program
+
+
+@functools.cache
+def rules_version(package: Path = _PACKAGE) -> str:
+    """Return 10 hex digits over the deciding sources of `envs`, or of a copy of its folder.
+
+    It depends neither on the folder that they lie in, nor on line endings.
+    """
+    digest = hashlib.sha256()
+    files = {
+        file.relative_to(package).as_posix(): file
+        for pattern in _DECIDING
+        for file in package.glob(pattern)
+    }
+    for name in sorted(files.keys() - set(_TOOLS)):
+        source = files[name].read_bytes().replace(b"\r\n", b"\n")
+        digest.update(repr((name, source)).encode())
+    return digest.hexdigest()[:10]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +166,93 @@ def _digest(key: Key) -> bytes:
 def _parse_test(row: list[Any]) -> tuple[int, tuple[Grade, float]]:
     test, verdict, cpu_s, detail, output = row
     return test, (Grade(Verdict(verdict), detail, output=output), cpu_s)
+
+
+# ---- the log of `python -m envs.validate` ----
+
+
+class VerdictLog:
+    """A log of judgements, for resuming: one JSON line per judged program. A context manager.
+
+    A line is written as soon as its program ends, so a kill loses only programs in flight. A
+    truncated last line is removed. Without a file nothing is stored. Entering raises OSError, and
+    ValueError if the file is not a verdict log or is in use.
+    """
+
+    def __init__(self, file: Path | None, judge_version: str) -> None:
+        self.file, self.judge_version = file, judge_version
+        self._rows: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._out: BinaryIO | None = None
+
+    def __enter__(self) -> VerdictLog:
+        if self.file is not None:
+            self._out = self.file.open("a+b")
+            try:
+                fcntl.flock(self._out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"out={self.file}: another process writes to this file") from None
+            self._out.seek(0)
+            complete, begin = 0, b'{"problem": '
+            for line in self._out:
+                if not line.endswith(b"\n") and line[: len(begin)] == begin[: len(line)]:
+                    break  # truncated; any other text is not a line of this log and is kept
+                complete += len(line)
+                self._load(line)
+            os.truncate(self.file, complete)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._out is not None:
+            self._out.close()
+
+    def get(self, problem: Problem, kind: str, program: str) -> Judgement | None:
+        """Return the logged judgement of this program, problem and judge version."""
+        row = self._rows.get((self.judge_version, problem.hash, kind, _program_digest(program)))
+        if row is None:
+            return None
+        kept = {key: row[key] for key in ("passed", "total", "cpu_s", "detail")}
+        return Judgement(Verdict(row["verdict"]), run=row["passed"], program="", **kept)
+
+    def add(
+        self,
+        problem: Problem,
+        kind: str,
+        index: int,
+        program: str,
+        needs_checker: bool,
+        judgement: Judgement,
+    ) -> None:
+        """Write one judgement. `kind` and `index` name the program among the problem's."""
+        if self._out is None:
+            return
+        row = {
+            "problem": problem.name,
+            "kind": kind,
+            "index": index,
+            "verdict": judgement.verdict,
+            "passed": judgement.passed,
+            "total": judgement.total,
+            "cpu_s": round(judgement.cpu_s, 4),
+            "needs_checker": needs_checker,
+            "detail": judgement.detail,
+            "hash": problem.hash,
+            "program": _program_digest(program),
+            "judge": self.judge_version,
+            "by_wall_time": judgement.by_wall_time,
+        }
+        self._out.write(json.dumps(row).encode() + b"\n")
+        self._out.flush()
+
+    def _load(self, line: bytes) -> None:
+        try:
+            row = json.loads(line)
+            certain = row["verdict"] != Verdict.INFRA_ERROR and not row.get("by_wall_time")
+            if certain:  # all others are judged again
+                self._rows[row["judge"], row["hash"], row["kind"], row["program"]] = row
+        except (ValueError, KeyError, TypeError):
+            message = f"out={self.file}: not a file of envs.validate; name another"
+            raise ValueError(message) from None
+
+
+def _program_digest(program: str) -> str:
+    return hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,18 +1,53 @@
 """Run untrusted programs on inputs, within limits, isolated from the host and from each other.
 
 Knows programs, inputs and limits. Must not know problems, expected outputs, verdicts or rewards.
+`open_sandbox` opens the backend that the configuration names, or the strongest of this machine.
 """
 
-from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox, SandboxError
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from __future__ import annotations
 
-__all__ = [
-    "Execution",
-    "Job",
-    "Limits",
-    "Outcome",
-    "Sandbox",
-    "SandboxConfig",
-    "SandboxError",
-    "open_sandbox",
-]
+import logging
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import NonNegativeInt
+
+from envs.sandbox.base import Sandbox, SandboxError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class SandboxConfig:
+    """The configuration group `sandbox`."""
+
+    # auto: docker if an engine answers, else embedded
+    kind: Literal["auto", "docker", "embedded"] = "auto"
+    workers: NonNegativeInt = 0  # programs judged at the same time; 0: one for each core
+    i_accept_no_isolation: bool = False  # run if only a system-call filter confines programs
+    # share verdicts with other runs on this machine; counts, verdicts and charged costs equal
+    # those of judging every program again
+    verdict_cache: bool = False
+
+
+def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:
+    """Start the sandbox. Raises SandboxError, with the remedy, where that is not possible."""
+    config = config or SandboxConfig()
+    sandbox = _open(config)
+    log.info("sandbox: %s (%s)", sandbox.name, sandbox.strength)
+    return sandbox
+
+
+def _open(config: SandboxConfig) -> Sandbox:
+    if config.kind != "embedded":
+        from envs.sandbox.docker import DockerSandbox, unavailable
+
+        reason = unavailable()
+        if reason is None:
+            return DockerSandbox(config.workers)
+        if config.kind == "docker":
+            raise SandboxError(reason)
+        log.info("sandbox: no Docker here (%s)", reason)
+    from envs.sandbox.embedded import EmbeddedSandbox
+
+    return EmbeddedSandbox(config.workers, i_accept_no_isolation=config.i_accept_no_isolation)

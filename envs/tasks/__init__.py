@@ -20,7 +20,7 @@ def open_task(config: TaskConfig) -> Task:
     """Open the task that `config` describes. Raises ValueError or OSError naming the wrong key."""
     template = None
     if config.prompt:
-        from envs.tasks.dataset_task import data_sets, has_own_samples
+        from envs.tasks.dataset import data_sets, has_own_samples
         from envs.tasks.prompts import PromptTemplate
 
         # before the task is opened: its errors cost nothing
@@ -47,6 +47,6 @@ def _open(config: TaskConfig) -> Task:
         )
     if config.make:
         return load_function(config.make, "task.make")(config)
-    from envs.tasks.dataset_task import open_dataset
+    from envs.tasks.dataset import open_dataset
 
     return open_dataset(config)

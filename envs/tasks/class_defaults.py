@@ -70,7 +70,7 @@ def task_defaults() -> Iterator[tuple[str, dict[str, Any]]]:
             keys += ROW_KEYS
         if re.search(r"^rows:", text, re.MULTILINE):
             keys += ("path",)
-        if re.search(r"^rows: envs\.tasks\.loaders\.custom_dataset\.", text, re.MULTILINE):
+        if re.search(r"^rows: envs\.tasks\.loaders\.own\.", text, re.MULTILINE):
             keys += OWN_ROW_KEYS
         yield file.stem, {"name": file.stem} | {names[key]: defaults[key] for key in keys}
 

@@ -138,7 +138,7 @@ class TaskConfig:
     # Problems of the train split need so many tests that do not stand in the statement, and two
     # different outputs. 0: train on all. Other splits are not filtered, nor is `environment`.
     min_hidden_tests: NonNegativeInt = 2
-    max_tests: PositiveInt = 40  # per problem; see envs/tasks/storage/test_limits.py
+    max_tests: PositiveInt = 40  # per problem; see envs/tasks/rows.py
     max_test_bytes: PositiveInt = 4_000_000  # per problem, inputs and outputs of all tests
     # remove near-duplicates of other splits' problems: from train first, from test never
     decontaminate: bool = True

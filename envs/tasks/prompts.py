@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envs.hidden_tests import python_texts, stands_as_example
 from envs.problem import Problem
-from envs.tasks.selection import StoredProblems
+from envs.tasks.stored import StoredProblems
+from envs.tasks.strength import python_texts, stands_as_example
 
 if TYPE_CHECKING:
     from envs.tasks.task import Task

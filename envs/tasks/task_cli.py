@@ -1,14 +1,21 @@
-"""Task arguments of commands that need no model: show, prepare, validate."""
+"""Arguments of the commands that need no model, show and validate: task, sandbox, judge."""
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Sequence
 from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from envs.command_line.command_help import choice_lines, key_lines, print_help, wants_help
+from envs.command_line.command_help import (
+    argument_lines,
+    choice_lines,
+    key_lines,
+    print_help,
+    wants_help,
+)
 from envs.command_line.config_parsing import did_you_mean, key_names, parse_arguments, parse_values
+from envs.judge.judge import JudgeConfig
 from envs.tasks.class_defaults import CONF, register_task_defaults
 from envs.tasks.config import TaskConfig
 
@@ -18,27 +25,33 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="DataclassInstance")
 
 
-def parse_task_arguments(schema: type[T], argv: Sequence[str]) -> tuple[TaskConfig, T]:
-    """Parse a command's task arguments, and its own into `schema`. Raises ValueError.
+SandboxKind = Literal["auto", "docker", "embedded"]
 
-    With --help among them: print the help and end the process.
+
+def parse_judge_arguments(
+    schema: type[T], argv: Sequence[str], task_defaults: Sequence[str] = ()
+) -> tuple[TaskConfig, T, JudgeConfig]:
+    """Parse a command's arguments for its task, itself and the judge. Raises ValueError.
+
+    `task_defaults` are arguments that stand before those of the command line. With --help among
+    them: print the help and end the process.
     """
     if wants_help(argv):
-        print_task_help(schema, argv)
-    task_arguments = [argument for argument in argv if _is_task_argument(argument)]
-    others = [argument for argument in argv if not _is_task_argument(argument)]
-    options = parse_arguments(schema, others, other_keys=("task", "task.KEY"))
-    return task_config(task_arguments), options
+        print_help(schema, more=_help_lines(argv))
+        raise SystemExit(0)
+    judge = [word.removeprefix("judge.") for word in argv if word.startswith("judge.")]
+    task = [*task_defaults, *(word for word in argv if _is_task_argument(word))]
+    own = [word for word in argv if not (word.startswith("judge.") or _is_task_argument(word))]
+    try:
+        judge_config = parse_arguments(JudgeConfig, judge)
+    except ValueError as error:
+        raise ValueError(f"judge.KEY=VALUE: {error}") from error
+    options = parse_arguments(schema, own, other_keys=("task", "task.KEY", "judge.KEY"))
+    return task_config(task), options, judge_config
 
 
-def print_task_help(schema: type, argv: Sequence[str], more: Sequence[str] = ()) -> NoReturn:
-    """Print a command's help, with the keys of tasks and `more`, and end the process."""
-    print_help(schema, more=[*task_help(argv), *more])
-    raise SystemExit(0)
-
-
-def task_help(argv: Sequence[str]) -> list[str]:
-    """The tasks, and the keys of the one that is chosen: of any task where none is."""
+def _help_lines(argv: Sequence[str]) -> list[str]:
+    """The tasks, the keys of the chosen one (of any task where none is), and those of the judge."""
     chosen = [argument for argument in argv if _is_task_argument(argument)]
     values = dict(plain_task(chosen)) if chosen else None
     named = f"Keys of {' '.join(chosen)}:" if chosen else "Keys of a task (task=NAME: its values):"
@@ -49,6 +62,9 @@ def task_help(argv: Sequence[str]) -> list[str]:
         "",
         named,
         *key_lines(TaskConfig, "task.", values),
+        "",
+        "Keys of the judge:",
+        *argument_lines(JudgeConfig, "judge."),
     ]
 
 

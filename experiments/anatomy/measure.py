@@ -164,4 +164,4 @@ def initial_values(algorithm: Algorithm, parts: Parts) -> InitialValues | None:
         return None
     assert parts.initial_values is not None
     reference = parts.initial_values.reference
-    return InitialValues(reference, needs.initial_value_beta, needs.initial_value == "online")
+    return InitialValues(reference, algorithm.initial_value_beta, needs.initial_value == "online")

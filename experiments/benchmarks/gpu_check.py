@@ -129,7 +129,7 @@ class Bench:
         return HFEngine(policy, ends, PAD, 4096)
 
     def free_mib(self) -> float:
-        from experiments.learner.memory_check import free_bytes
+        from experiments.learner.memory import free_bytes
 
         return free_bytes(self.device) / 2**20
 

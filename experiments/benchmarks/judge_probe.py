@@ -65,7 +65,7 @@ def without_sandbox(accepts: Callable[[Problem, str], bool]) -> Judging:
 
 def new_processes(problem: Problem, program: str) -> bool:
     """Run each test in a new Python process, up to the first failure."""
-    from envs.judge.checker import check  # of this checkout: an older one may have it elsewhere
+    from envs.judge.checkers import check  # of this checkout: an older one may have it elsewhere
 
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(program)

@@ -19,7 +19,7 @@ from experiments.benchmarks.common import Row, in_new_process, row
 from experiments.benchmarks.workload import BatchSize, Dtype, algorithms, llama_sizes, step_of
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.learner import memory
-from experiments.learner.shapes import Shape, shape_of
+from experiments.learner.memory import Shape, shape_of
 from experiments.run_dir.machine import PeakMemory
 from experiments.studies.cli import choose
 
@@ -138,12 +138,10 @@ def _fit(
     shape: Shape, config: RunConfig, algorithm: Algorithm, device: torch.device, shrink: bool
 ) -> int:
     """Estimate a step's bytes, without an engine. `shrink` may change `config.train`."""
-    from experiments.learner import memory_check
-
-    free = memory_check.free_bytes(device)
+    free, engine = memory.free_bytes(device), (memory.GENERATION, "the engine's weights")
     while True:
-        estimate = memory.estimate(shape, config, algorithm.needs, device.type == "cuda")
-        needed = estimate.without_generation - estimate.held.get("the engine's weights", 0)
+        parts = memory.estimate(shape, config, algorithm.needs, device.type == "cuda")
+        needed = sum(size for name, size in parts.items() if name not in engine)
         if needed <= 0.9 * free:
             return needed
         if not shrink or config.train.micro_batch == 1:

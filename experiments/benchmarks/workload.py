@@ -96,7 +96,7 @@ def step_of(
         return Step(learner, None)
     reference: Any = FreeReference()
     online = needs.initial_value == "online"
-    return Step(learner, InitialValues(reference, needs.initial_value_beta, online))
+    return Step(learner, InitialValues(reference, algorithm.initial_value_beta, online))
 
 
 def llama_sizes(

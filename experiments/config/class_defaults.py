@@ -20,7 +20,7 @@ from hydra.core.config_store import ConfigStore
 
 from envs.import_by_name import load_function
 from envs.judge.judge import JudgeConfig
-from envs.sandbox.select import SandboxConfig
+from envs.sandbox import SandboxConfig
 from envs.tasks.class_defaults import register_task_defaults, task_defaults
 from experiments.config.schema import (
     EngineConfig,

@@ -16,7 +16,6 @@ from pathlib import Path
 from envs.cache_folder import cache_root
 from envs.hub_errors import explain_hub_error
 from envs.sandbox.base import SandboxError
-from envs.tasks.first_rows import check_first_rows, first_row_hints
 from envs.tasks.prompts import FeedbackTemplate, PromptTemplate
 from experiments.config.dependencies import ray_fault
 from experiments.config.model_folder import (
@@ -52,7 +51,6 @@ def check_before_start(configs: Sequence[RunConfig], starts: bool = True) -> lis
             continue
         seen.add(key)
         _check(config, starts)
-        hints |= dict.fromkeys(first_row_hints(config.task))
     return list(hints)
 
 
@@ -74,7 +72,6 @@ def _check(config: RunConfig, starts: bool) -> None:
     cache = cache_root()
     _make_writable(cache, f"the cache folder {cache}", "set SPO_BENCH_CACHE to a writable folder")
     try:
-        check_first_rows(config.task)
         if config.task.prompt:
             PromptTemplate(Path(config.task.prompt), "task.prompt")
         if config.task.feedback_prompt:

@@ -182,7 +182,7 @@ def missing_share_warning(config: RunConfig, needs: Needs, problems: int) -> str
 
 def _late_replay_warning(config: RunConfig, needs: Needs, problems: int) -> str | None:
     """Warn if no problem comes again before the last batch that replays."""
-    last = min(config.steps, needs.replay_until or config.steps)
+    last = min(config.steps, getattr(config.algo, "reincarnate_at", None) or config.steps)
     has_sources = config.replay.from_runs or config.replay.files
     first_pass = problems // config.train.prompts  # batches
     if needs.share != "replay_share" or has_sources or not 0 < last <= first_pass:

@@ -27,7 +27,7 @@ from algorithms.tensors import CORRECTION_BOUNDS, Correction
 from envs.command_line.config_parsing import parse_values
 from envs.import_by_name import load_function
 from envs.judge.judge import JudgeConfig
-from envs.sandbox.select import SandboxConfig
+from envs.sandbox import SandboxConfig
 from envs.tasks.config import TaskConfig
 from experiments.config.validation import validate
 from experiments.errors import UserError

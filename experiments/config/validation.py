@@ -168,10 +168,10 @@ def _check_steps(t: TrainConfig) -> None:
 
 def _check_groups(c: RunConfig, needs: Needs) -> None:
     t = c.train
-    if needs.groups and t.group_size < needs.least_group:
+    if t.group_size < needs.groups:
         raise UserError(
             f"train.group_size={t.group_size} under algo={c.algo.name}: it compares the "
-            f"responses to a prompt with each other; use at least {needs.least_group}"
+            f"responses to a prompt with each other; use at least {needs.groups}"
         )
     if t.resample_zero_variance and t.group_size < 2:
         raise UserError(
@@ -196,7 +196,7 @@ def _check_reward(c: RunConfig, needs: Needs) -> None:
             f"task.reward.kind={reward.kind} with judge.early_stop=true: the share of passed "
             "tests needs all tests to run; set judge.early_stop=false"
         )
-    if reward.overlong is not None and needs.success:
+    if reward.overlong is not None and needs.best_reward == "success":
         raise UserError(
             f"task.reward.overlong={reward.overlong} under algo={c.algo.name}: it takes a response "
             "for accepted only at the best reward, so the penalty would turn long accepted "
@@ -233,10 +233,10 @@ def _check_reference(c: RunConfig, needs: Needs) -> None:
             f"{setting} under algo={c.algo.name}{q0}: its initial values come from responses of "
             f"the initial model, not of a reference that moves; use {cure}"
         )
-    if needs.reincarnation is not None:
+    if "reference" in needs.copies:
         raise UserError(
-            f"{setting} under algo={c.algo.name}: it replaces the reference itself after "
-            f"{needs.reincarnation} batches; use train.reference_every=null, or "
+            f"{setting} under algo={c.algo.name}: it replaces the reference itself "
+            f"after {c.algo.reincarnate_at} batches; use train.reference_every=null, or "
             "algo.reincarnate_at=null"
         )
     if c.train.missing_logprobs == "reference":
@@ -300,20 +300,10 @@ def _check_lag(c: RunConfig, needs: Needs) -> None:
 
 def _check_correction(c: RunConfig, needs: Needs) -> None:
     t = c.train
-    if t.correction != "none" and (not needs.behaviour or needs.anchored):
+    if t.correction != "none" and needs.behaviour != "ratio":
         raise UserError(
             f"train.correction={t.correction} under algo={c.algo.name}: it has no ratio to "
-            "correct; use train.correction=none"
-        )
-    if t.correction != "none" and needs.average is not None:
-        raise UserError(
-            f"train.correction={t.correction} under algo={c.algo.name}: it has a correction of its "
-            "own, against the average of its weights; use train.correction=none"
-        )
-    if t.correction != "none" and needs.start:
-        raise UserError(
-            f"train.correction={t.correction} under algo={c.algo.name}: its clip is already "
-            "around the policy at the start of the batch; use train.correction=none"
+            "correct, or corrects it itself; use train.correction=none"
         )
     if t.correction not in CORRECTION_BOUNDS and (t.correction_low, t.correction_high) != (
         None,

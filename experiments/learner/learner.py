@@ -177,8 +177,9 @@ class Learner:
             now = needs.policy and not can_prepare_in_step(needs, *given)
             if now:
                 part = replace(part, policy_logp=logp_of_rows(self.policy, rows))
-            if average := self.modules.average:
-                part = replace(part, proximal_logp=logp_of_rows(average.policy, rows))
+            part = self.algorithm.before_step(
+                part, lambda name, rows=rows: logp_of_rows(self.modules.past.policies[name], rows)
+            )
             yield rows, self.algorithm.prepare(part) if now else part
 
     def _assemble(
@@ -186,21 +187,28 @@ class Learner:
     ) -> tuple[Tokens, Batch, dict[str, float]]:
         """Return the tokens, the batch before `prepare`, and metrics of the correction."""
         needs, past = self.algorithm.needs, self.modules.past
+        every = self.config.reference_every
         tokens = pack(samples, self.pad, self.model.device)
         logps = behaviour_logprobs(samples, tokens, self.config, self.logp, self.ref_logp)
-        reference = past.reference(self.policy, self.batches)
-        precedent = past.precedent(self.batches)
+        if every and self.batches % every == 0:
+            past.keep("reference")
         batch = replace(
             judged_batch(samples, tokens.own, group_size, self.config),
             batches=self.batches,
             behaviour_logp=logps.behaviour,
             correction=logps.correction,
             rollout_logp=logps.rollout,
-            ref_logp=self.ref_logp(tokens, reference) if needs.reference else None,
-            start_logp=self.logp(tokens) if needs.start else None,
-            precedent_logp=None if precedent is None else self.ref_logp(tokens, precedent),
         )
-        past.remember(self.policy)
+
+        def logp(name: str) -> Tensor:
+            if name == "policy":
+                return self.logp(tokens)
+            return self.ref_logp(tokens, past.policies[name])
+
+        batch = self.algorithm.before_batch(batch, logp, past.keep)
+        if needs.reference and batch.ref_logp is None:
+            ref_logp = logp("reference") if every else self.ref_logp(tokens)
+            batch = replace(batch, ref_logp=ref_logp)
         if needs.critic != "none":
             once = self.config.minibatches == self.config.epochs == 1 and bool(batch.keep.all())
             self.critic_is_ahead = once and self.critic_alone
@@ -293,8 +301,7 @@ class Learner:
                 parameter.grad = None
         self.optimiser.step()
         self.policy.version += 1
-        if average := self.modules.average:
-            average.follow(self.policy)
+        self.algorithm.after_step(self.modules.past.average)
         return result
 
     def _accumulate(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, Tensor]:

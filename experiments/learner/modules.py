@@ -12,7 +12,7 @@ from experiments.learner.batching import map_micro_batches
 from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
 from experiments.policy.loading import critic_backbone, own_copy, reference_of
 from experiments.policy.lora import load_trained, trained_state
-from experiments.policy.past_policies import MovingAverage, PastPolicies
+from experiments.policy.past_policies import PastPolicies
 from experiments.policy.policy import Policy
 
 if TYPE_CHECKING:
@@ -48,14 +48,11 @@ class Modules:
                 ranks.shard(self.critic.backbone, self.critic)
         elif needs.critic == "shared":
             self.value_head = scalar_head(policy)
-        average = None if needs.average is None else self._sharded_early(own_copy(policy))
+        moving = ("reference",) if config.reference_every else ()
         self.past = PastPolicies(
-            lambda: self._sharded_early(own_copy(policy)), needs, config.reference_every
+            policy, lambda: self._sharded_early(own_copy(policy)), (*needs.copies, *moving)
         )
-        self._shard([self.reference, average, *self.past.policies().values(), policy])
-        self.average: MovingAverage | None = None
-        if average is not None and needs.average is not None:
-            self.average = MovingAverage(average, policy, needs.average)
+        self._shard([self.reference, *self.past.policies.values(), policy])
 
     def _sharded_early(self, copied: Policy) -> Policy:
         """Shard a copy at once, so that no two copies are whole at a time.
@@ -124,19 +121,16 @@ class Modules:
         state: dict[str, Any] = {
             "modules": {name: trained_state(module) for name, module in self._trained().items()}
         }
-        if self.past:
+        if self.past.policies:
             state["earlier"] = self.past.state_dict()
-        if self.average:
-            state["average"] = self.average.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         for name, module in self._trained().items():
             load_trained(module, state["modules"][name])
-        if self.average:
-            self.average.load_state_dict(state["average"])
-        self.past.load_state_dict(state.get("earlier", {}))
+        if self.past.policies:
+            self.past.load_state_dict(state["earlier"])
 
     def _trained(self) -> dict[str, nn.Module]:
         modules = {

@@ -13,10 +13,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from envs.problem import Test
-from envs.tasks.mini import MINI, MINI_LONG, ProblemSet, task
-from envs.tasks.mini.build import sample
-from envs.tasks.mini.composition import Draft, Part, draft
-from envs.tasks.mini.splits import compositions
+from envs.tasks.mini.families import Draft, Part, draft
+from envs.tasks.mini.problems import (
+    MINI,
+    MINI_LONG,
+    ProblemSet,
+    compositions,
+    render,
+    sample,
+)
 
 
 class Conversation(NamedTuple):
@@ -71,7 +76,7 @@ class Corpus(Iterator[Conversation]):
     def __next__(self) -> Conversation:
         drawn, shown = self.draw()
         program = drawn.program(self.rng, self.noise.mistakes(drawn, self.rng))
-        return Conversation(task.render(drawn.statement, (shown,)), (program,))
+        return Conversation(render(drawn.statement, (shown,)), (program,))
 
     def draw(self) -> tuple[Draft, Test]:
         """Draw a problem, and the test that its statement shows."""

@@ -13,11 +13,10 @@ import random
 import traceback
 
 from envs.feedback import Feedback
-from envs.judge.exceptions import exception_text
+from envs.judge.grading import exception_text
 from envs.problem import Judgement, Problem, Test, Verdict
-from envs.tasks.mini import MINI, task
-from envs.tasks.mini.build import TIME_LIMIT_S, run_own
-from envs.tasks.mini.composition import Draft
+from envs.tasks.mini.families import Draft
+from envs.tasks.mini.problems import MINI, TIME_LIMIT_S, render, run_own
 from envs.tasks.prompts import TEMPLATES
 from experiments.nano.corpus import Conversation, Corpus
 from experiments.rollout.conversations import observation_text
@@ -54,7 +53,7 @@ class FeedbackCorpus(Corpus):
             observations.append(observation_text(self.encoder, feedback, problem, judged))
             mistakes = self._next(drawn, mistakes)
             answers.append(drawn.version(style, mistakes))
-        prompt = task.render(drawn.statement, (shown,))
+        prompt = render(drawn.statement, (shown,))
         return Conversation(prompt, tuple(answers), tuple(observations))
 
     def _next(self, drawn: Draft, mistakes: dict[int, int]) -> dict[int, int]:

@@ -15,7 +15,7 @@ import torch
 from rich.progress import Progress, TextColumn, TimeRemainingColumn
 from torch.nn import functional
 
-from envs.tasks.mini import PROBLEM_SETS
+from envs.tasks.mini.problems import PROBLEM_SETS
 from experiments.nano.checkpoint import Checkpoint
 from experiments.nano.corpus import Conversation, Corpus
 from experiments.nano.feedback_corpus import FeedbackCorpus

@@ -84,6 +84,7 @@ def open_batches(
     ledger: Ledger,
     run: str,
     needs: Needs,
+    replay_until: int | None,
     version: Callable[[], int],
     dialogue: Dialogue | None = None,
 ) -> BatchSource:
@@ -129,7 +130,7 @@ def open_batches(
         ledger=ledger,
         run=run,
         replay=replay,
-        replay_until=needs.replay_until,
+        replay_until=replay_until,
         dialogue=dialogue,
     )
 

@@ -11,8 +11,8 @@ from envs.environment import Environment
 from envs.import_by_name import load_function
 from envs.judge.judge import Judge
 from envs.judge.verdict_cache import VerdictCache, default_file
+from envs.sandbox import open_sandbox
 from envs.sandbox.base import SandboxError
-from envs.sandbox.select import open_sandbox
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 

@@ -15,15 +15,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from envs.judge.checker_programs.testlib import CompilerMissing, find_toolchain
 from envs.judge.judge import JudgeConfig
+from envs.judge.testlib import CompilerMissing, find_toolchain
 from envs.problem import Problem
 from envs.tasks.config import FieldsConfig, TaskConfig
-from envs.tasks.dataset_task import IN_ANOTHER_SPLIT, TRAIN_ONLY
-from envs.tasks.selection import checker_languages, content_digests, strengths
+from envs.tasks.dataset import IN_ANOTHER_SPLIT, TRAIN_ONLY
+from envs.tasks.stored import checker_languages, content_digests, strengths
+from envs.tasks.strength import cheap_earnings, earnings_line
 from envs.tasks.task import SPLITS, Task
-from envs.validation.judge_errors import known_rates
-from envs.validation.problem_quality import cheap_earnings, earnings_line
+from envs.validate import known_rates
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.rollout.prompts import Prompts
@@ -38,11 +38,10 @@ def problem_facts(
     """
     if config.task.environment is not None:
         return {}
-    rates = {
+    errors: dict[str, Any] = {
         use: known_rates(content_digests(some), judge_version) for use, some in problems.items()
     }
-    errors: dict[str, Any] = {use: measured.record() for use, measured in rates.items()}
-    if not all(measured.measured for measured in rates.values()):
+    if not all(rates["measured_problems"] for rates in errors.values()):
         errors["command"] = validation_command(config, sandbox)
     earnings = {use: cheap_earnings(strengths(some)) for use, some in problems.items()}
     return {"cheap_programs": earnings, "judge_errors": errors}

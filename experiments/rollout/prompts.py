@@ -17,7 +17,7 @@ from rich.progress import track
 from envs.cache_folder import cache_root
 from envs.problem import Problem
 from envs.tasks.config import TaskConfig
-from envs.tasks.selection import StoredProblems
+from envs.tasks.stored import StoredProblems
 from envs.tasks.task import Task
 from experiments.config.model_folder import chat_template_file
 from experiments.errors import UserError

@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from envs.tasks.dataset_task import data_sets
+from envs.tasks.dataset import data_sets
 from envs.tasks.prompts import template_file
-from envs.tasks.storage.sources import content_digest, local_files
+from envs.tasks.rows import local_files
 from experiments.config.command_line import without_secrets
 from experiments.config.model_folder import GGUF
 from experiments.config.schema import ModelConfig, RunConfig
@@ -222,8 +222,8 @@ def _data(config: RunConfig) -> Iterator[tuple[str, str]]:
                 found = local_files(path, "task.path", layout)
                 files += [file for split in found.values() for file in split]
     for file in files:
-        with suppress(OSError):
-            yield str(file), content_digest(template_file(file))[0][:12]
+        with suppress(OSError), template_file(file).open("rb") as content:
+            yield str(file), hashlib.file_digest(content, "sha256").hexdigest()[:12]
 
 
 def _model(model: ModelConfig) -> Iterator[tuple[str, str]]:

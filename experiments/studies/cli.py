@@ -79,10 +79,8 @@ def check_runs(configs: Sequence[RunConfig], starts: bool = True) -> None:
     Their output folders are there. `starts`: they start now, on this machine.
     """
     from experiments.config.preflight import check_before_start
-    from experiments.learner.memory_check import check_jobs
 
     check_before_start(configs, starts)
-    check_jobs(configs)
 
 
 def choose(

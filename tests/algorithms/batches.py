@@ -101,9 +101,6 @@ def evaluated(
         "behaviour_logp": needs.behaviour,
         "ref_logp": needs.reference,
         "policy_logp": needs.policy,
-        "proximal_logp": needs.average is not None,
-        "start_logp": needs.start,
-        "precedent_logp": needs.precedent is not None,
         "values": needs.critic != "none",
     }
     if online is None:
@@ -120,6 +117,14 @@ def evaluated(
         q0=torch.full_like(rewards, 0.3) if needs.initial_value != "none" else None,
         **{k: tensors[k][order].detach() for k, is_needed in needed.items() if is_needed},
     )
+    held = {
+        "policy": "start_logp",
+        "average": "proximal_logp",
+        "precedent": "precedent_logp",
+        "reference": "ref_logp",
+    }
+    batch = algorithm.before_batch(batch, lambda name: tensors[held[name]][order].detach(), id)
+    batch = algorithm.before_step(batch, lambda name: tensors[held[name]][order].detach())
     lacking = [key for key, is_needed in needed.items() if not is_needed]
     lacking += ["q0"] if needs.initial_value == "none" else []
     with naming(lacking):

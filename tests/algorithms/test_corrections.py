@@ -108,10 +108,7 @@ def test_truncated_weights_turn_a_samplers_mean_into_the_policys():
 CORRECTABLE = [
     name
     for name in algorithms.names()
-    if (needs := algorithms.make(name).needs).behaviour
-    and not needs.anchored
-    and needs.average is None
-    and not needs.start
+    if (needs := algorithms.make(name).needs).behaviour and needs.behaviour == "ratio"
 ]
 
 

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from envs.cheap_programs import CHEAP_PROGRAMS, cheap_programs, passed_counts
 from envs.environment import Submission
-from envs.hidden_tests import shown_tests
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test
-from envs.sandbox.select import SandboxConfig, open_sandbox
-from envs.tasks.storage.rows import load_problems
-from envs.tasks.storage.test_limits import SizeLimits, limit_tests, why_left_out
+from envs.sandbox import SandboxConfig, open_sandbox
+from envs.tasks.rows import SizeLimits, limit_tests, load_problems, why_left_out
+from envs.tasks.strength import CHEAP_PROGRAMS, cheap_programs, passed_counts, shown_tests
 from tests.envs.tasks.dataset_rows import converter_of
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[3] / "shared" / "data")

@@ -10,7 +10,7 @@ from envs.environment import Submission
 from envs.feedback import MAX_PIECE_CHARS, Feedback
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import CheckerProgram, Judgement, Problem, Test, Verdict
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 
 TWO, THREE = Test("2\n", "4\n"), Test("-3\n", "9\n")
 SQUARE = Problem("p", "Square n.", (TWO, THREE), (TWO, THREE, Test("5\n", "25\n")))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from envs.hidden_tests import MAX_GAP_CHARS, measure_strength, shown_tests
 from envs.problem import Problem, Test
-from envs.tasks.storage.rows import load_problems
+from envs.tasks.rows import load_problems
+from envs.tasks.strength import MAX_GAP_CHARS, measure_strength, shown_tests
 from tests.envs.tasks.dataset_rows import converter_of
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[3] / "shared" / "data")

@@ -23,7 +23,7 @@ REFUSALS = [  # status, the hub's code for the reason, and what is said of it
 ]
 SCRIPT = f"""
 from envs.tasks.config import FilesConfig
-from envs.tasks.storage.sources import find_sources
+from envs.tasks.rows import find_sources
 files = FilesConfig(test="ALL/test-*.parquet")
 for case in range({len(REFUSALS)}):
     pinned = f"hf://datasets/some/name@{{case:040}}"

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from envs.environment import Environment, Submission
-from envs.integer_env import FirstInteger
 from envs.judge.judge import Judge
 from envs.problem import Problem, Test, Verdict
+from envs.tasks.sums import FirstInteger
 from tests.growth import growth, repeated
 
 SUM = Problem("p", "What is 17 + 25?", (), (Test("", "42"),))

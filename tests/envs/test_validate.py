@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pandas
 import pytest
+from envs.validation.judge_errors import ProgramCounts, known_rates
 
-from envs.judge.verdict_log import VerdictLog
+from envs.judge.verdict_cache import VerdictLog
 from envs.tasks import open_task
-from envs.tasks.selection import content_digests
+from envs.tasks.stored import content_digests
 from envs.tasks.task_cli import task_config
 from envs.validate import main, parse
-from envs.validation.judge_errors import ProgramCounts, known_rates
 from tests.envs.tasks.dataset_rows import every_problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,7 +144,7 @@ def test_arguments():
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["task=sums"], "task.environment=envs.integer_env.FirstInteger: its responses are no"),
+        (["task=sums"], "task.environment=envs.tasks.sums.FirstInteger: its responses are no"),
         (
             ["task=taco", "judge.time_factor=0"],
             "judge.KEY=VALUE: time_factor='0'; it must",

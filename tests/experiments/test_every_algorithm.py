@@ -95,7 +95,7 @@ def test_it_refuses_an_older_writer_unless_told(name):
 @pytest.mark.parametrize("name", [n for n in algorithms.names() if algorithms.make(n).needs.groups])
 def test_it_refuses_groups_too_small_to_compare(name):
     algorithm = algorithms.make(name)
-    least = algorithm.needs.least_group
+    least = algorithm.needs.groups
     config = RunConfig(algorithm.config, train=TrainConfig(group_size=least - 1))
     with pytest.raises(UserError, match=f"use at least {least}"):
         validate(config, algorithm.needs)

@@ -15,9 +15,9 @@ from statistics import fmean
 
 import pytest
 
-from envs.tasks.mini import MINI, MINI_LONG, ProblemSet, task
-from envs.tasks.mini.composition import Draft, Part, draft
-from envs.tasks.mini.splits import TIERS, compositions
+from envs.tasks.mini import problems as task
+from envs.tasks.mini.families import Draft, Part, draft
+from envs.tasks.mini.problems import MINI, MINI_LONG, TIERS, ProblemSet, compositions
 from experiments.nano.corpus import NOISE, Corpus
 from experiments.nano.recipes import RECIPES
 from tests.experiments.compose import config

@@ -15,9 +15,9 @@ from envs.judge.extract import as_response
 from envs.judge.judge import Judge
 from envs.problem import Verdict
 from envs.sandbox.embedded import EmbeddedSandbox
-from envs.tasks.mini import MINI, task
-from envs.tasks.mini.composition import draft
-from envs.tasks.mini.splits import compositions
+from envs.tasks.mini import problems as task
+from envs.tasks.mini.families import draft
+from envs.tasks.mini.problems import MINI, compositions
 from experiments.nano import feedback_corpus
 from experiments.nano.feedback_corpus import MENDED, SLIP, FeedbackCorpus, judgement
 from experiments.nano.pretrain import encode, observation_encoder

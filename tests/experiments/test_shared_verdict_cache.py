@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from envs.judge.session import JudgingSession
+from envs.judge.judge import JudgingSession
 from experiments.trainer import train
 from tests.experiments.compose import config as config_of
 from tests.experiments.config.test_resume import SMALL

@@ -14,9 +14,16 @@ from __future__ import annotations
 import math
 
 from envs.problem import CheckerProgram, Problem, Test
-from envs.tasks.parsers.contest_fields import iso_date, rating
-from envs.tasks.parsers.field_parsers import Row, SkipRow, named_by_row, plain_lines, tag_list
-from envs.tasks.parsers.special_judge import checker_for
+from envs.tasks.checker_rules import checker_for
+from envs.tasks.parsers import (
+    Row,
+    SkipRow,
+    iso_date,
+    named_by_row,
+    plain_lines,
+    rating,
+    tag_list,
+)
 
 _SECTIONS = {"Input": "input_format", "Output": "output_format", "Note": "note"}
 

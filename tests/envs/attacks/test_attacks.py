@@ -24,10 +24,10 @@ import pytest
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Judgement, Problem, Test, Verdict
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import Sandbox
 from envs.sandbox.docker import unavailable
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
-from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.attacks import escapes, network, resources, secrets, tricks
 from tests.envs.attacks.base import HELD, Attack, probe
 from tests.envs.attacks.host import Canary, Traces, descendants, resident_mb

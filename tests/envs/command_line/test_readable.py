@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import pytest
+from envs.validation.validation_report import Report, show
 from rich.console import Console
 
 from envs.command_line.readable import UNSAFE, readable
@@ -12,7 +13,6 @@ from envs.judge.grading import grade, judgement, summarize
 from envs.problem import Problem, Test
 from envs.sandbox.base import Execution, Outcome
 from envs.show import main
-from envs.validation.validation_report import Report, show
 from experiments.run_dir.loggers import _as_code
 
 # A window's title, a colour by a C1 control, a line begun anew, directions turned, and more.

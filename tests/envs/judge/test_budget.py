@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from envs.judge.budget import Budget
-from envs.judge.checker_programs.checker_program import PROGRAM
-from envs.judge.grading import Grade
+from envs.judge.checker_program import PROGRAM
+from envs.judge.grading import Budget, Grade
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import CheckerProgram, Problem, Test, Verdict
 from envs.sandbox.base import Execution, Outcome, Sandbox

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from envs.judge.checker import check, comparable, infer_checker
+from envs.judge.checkers import check, comparable, infer_checker
 from tests.growth import growth, repeated
 
 BIG = 2**53

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from envs.judge.code_blocks import (
+from envs.judge.extract import (
     MAX_PARSED_CHARS,
     Block,
     fenced_blocks,

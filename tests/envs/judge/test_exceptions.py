@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from envs.judge.exceptions import MAX_EXCEPTION_CHARS, exception_text
+from envs.judge.grading import MAX_EXCEPTION_CHARS, exception_text
 
 HEAD = "Traceback (most recent call last):\n"
 MAIN = '  File "main.py", line {}, in <module>\n'

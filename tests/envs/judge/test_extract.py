@@ -6,12 +6,13 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from envs.judge.code_blocks import MAX_PARSED_CHARS, parsed
 from envs.judge.extract import (
+    MAX_PARSED_CHARS,
     MAX_PROGRAM_CHARS,
     MAX_RESPONSE_CHARS,
     as_response,
     extract_program,
+    parsed,
 )
 from tests.growth import growth, repeated
 from tests.selection import all_but_slow

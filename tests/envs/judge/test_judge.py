@@ -1,6 +1,5 @@
 """The judge on a real sandbox: verdicts, order, cache, early stop, counters, second runs."""
 
-import asyncio
 import platform
 import tracemalloc
 from dataclasses import replace
@@ -10,8 +9,8 @@ import pytest
 from envs.command_line.config_parsing import parse_values
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import Execution, Outcome, Sandbox
-from envs.sandbox.select import SandboxConfig, open_sandbox
 
 TESTS = tuple(Test(f"{n}\n", f"{n * n}\n") for n in (1, 2, 3, -4, 5, 6))
 SQUARE = Problem("test/square", "Print n squared.", (), TESTS, time_limit_s=1.0)
@@ -158,28 +157,6 @@ def test_equal_programs_on_other_problems_are_judged_again(sandbox):
     cube = replace(SQUARE, tests=(Test("2", "8"),))
     (judgement,) = judge.judge(submissions(RIGHT, problem=cube))
     assert judgement.verdict is Verdict.WRONG_ANSWER
-
-
-def test_the_stream_yields_every_index_once_with_the_same_judgements(sandbox):
-    async def collect():
-        return [item async for item in Judge(sandbox).stream(submissions(*PROGRAMS))]
-
-    items = asyncio.run(collect())
-    assert sorted(index for index, _ in items) == list(range(len(PROGRAMS)))
-    for index, judgement in items:
-        assert judgement.verdict is list(PROGRAMS.values())[index]
-
-
-def test_a_stream_left_early_leaves_a_judge_that_works(sandbox):
-    async def first_only(judge):
-        stream = judge.stream(submissions(RIGHT, WRONG_FROM_2, "print(1 / 0)"))
-        async for _ in stream:
-            await stream.aclose()
-
-    judge = Judge(sandbox)
-    asyncio.run(first_only(judge))
-    judgements = judge.judge(submissions(RIGHT, WRONG_FROM_2))
-    assert [j.verdict for j in judgements] == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
 
 
 def test_verdicts_and_counters_repeat(sandbox):

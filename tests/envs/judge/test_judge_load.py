@@ -10,7 +10,7 @@ import pytest
 
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 
 PROGRAMS = 2000
 TESTS = tuple(Test(f"{n}\n", f"{n * (n + 1) // 2}\n") for n in (0, 1, 2, 10, 999, 10**6))

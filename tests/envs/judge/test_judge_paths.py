@@ -10,7 +10,7 @@ import pytest
 from envs.environment import Submission
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test, Verdict
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from tests.envs.paths import PATHS, OnPath
 
 TESTS = tuple(Test(f"{n}\n", f"{n * n}\n") for n in (1, 2, -3))
@@ -88,8 +88,6 @@ def test_a_judge_that_goes_on_takes_the_same_ways(sandbox, programs):
     other = Programs(sandbox, Judge(sandbox))
     other.judge.load_state_dict(state)
     assert other.one_shots(f"{RIGHT}\n#") == 0
-    other.judge.load_state_dict({part: state[part] for part in ("cache", "failures")})
-    assert other.one_shots(f"{RIGHT}\n##") == 1  # a checkpoint of before programs were counted
 
 
 @pytest.mark.parametrize("early_stop", [True, False])

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.judge.assertion import literal_text
-from envs.judge.checker import check, comparable
-from envs.judge.returned_values import json_equal, parse, python_equal
+from envs.judge.checkers import check, comparable
+from envs.judge.returned_values import json_equal, literal_text, parse, python_equal
 from envs.sandbox.inside.values import decode, encode
 from tests.growth import growth, repeated
 

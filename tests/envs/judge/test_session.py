@@ -72,7 +72,7 @@ def told(judge, pieces):
     known = judge.state_dict()
     cached = [(key, replace(judged, cpu_s=0.0)) for key, judged in known["cache"].items()]
     stats = asdict(judge.stats) | {"cpu_s": 0.0}
-    return judgements, cached, known["failures"], stats
+    return judgements, cached, known["problems"], stats
 
 
 @pytest.mark.parametrize("size", [1, 4, 7])

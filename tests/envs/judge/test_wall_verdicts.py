@@ -3,8 +3,7 @@
 import pytest
 
 from envs.judge.judge import Judge, JudgeConfig, Submission
-from envs.judge.verdict_cache import VerdictCache
-from envs.judge.verdict_log import VerdictLog
+from envs.judge.verdict_cache import VerdictCache, VerdictLog
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.sandbox.base import Execution, Outcome
 from tests.envs.judge.test_budget import Scripted

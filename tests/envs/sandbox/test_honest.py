@@ -15,12 +15,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from envs.judge.checker import check
+from envs.judge.checkers import check
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
 from envs.sandbox.docker import unavailable
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.python_runtime import versions
-from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.honest.base import Honest
 from tests.envs.honest.programs import PROGRAMS
 from tests.envs.paths import PATHS, OnPath

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from envs.command_line.config_parsing import parse_values
-from envs.sandbox import embedded
+from envs.sandbox import SandboxConfig, embedded, open_sandbox
 from envs.sandbox.base import SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable, strongest_form
-from envs.sandbox.select import SandboxConfig, open_sandbox
 
 ROOT = Path(__file__).parents[3]
 

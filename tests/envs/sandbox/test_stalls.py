@@ -12,11 +12,11 @@ import pytest
 
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import Job, Limits, Outcome, Sandbox
 from envs.sandbox.docker import unavailable
 from envs.sandbox.docker_client import connect
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
-from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.processes import child_pids
 
 SANDBOXES = ("namespaces", "landlock", "docker")

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from functools import cache
 
-from envs.tasks.storage.rows import load_converter
+from envs.tasks.rows import load_converter
 from envs.tasks.task_cli import task_config
 
 WORDS = ("alpha", "beta", "gamma", "delta", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu")

@@ -167,7 +167,7 @@ def test_problems_whose_reward_pays_a_table_or_a_constant_are_not_trained_on(tmp
 def test_answers_that_are_no_programs_need_no_hidden_tests(tmp_path):
     write(tmp_path / "train-0.jsonl", [weak_row(i, ["a\n"]) for i in range(9)])
     write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(20, 40)])
-    numbers = "envs.integer_env.FirstInteger"
+    numbers = "envs.tasks.sums.FirstInteger"
     assert len(open_task(config("taco", str(tmp_path), environment=numbers)).train) == 9
     assert len(open_task(config("taco", str(tmp_path))).train) == 0
 

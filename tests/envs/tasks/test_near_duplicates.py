@@ -8,7 +8,7 @@ import pytest
 
 from envs.problem import Problem, Test
 from envs.tasks.near_duplicates import is_duplicate, shingles, similar_pairs
-from envs.tasks.storage.rows import load_problems
+from envs.tasks.rows import load_problems
 from tests.envs.tasks.dataset_rows import converter_of
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")

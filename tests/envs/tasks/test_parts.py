@@ -1,10 +1,10 @@
 """Several data sets as one task: split by split, each with keys of its own."""
 
 import pytest
+from envs.tasks.first_rows import check_first_rows
 
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
-from envs.tasks.first_rows import check_first_rows
 from tests.envs.tasks.dataset_rows import code_contests_row, every_problem, names, taco_row, write
 
 

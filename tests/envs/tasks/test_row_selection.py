@@ -1,10 +1,10 @@
 """The keys that choose problems by difficulty, rating and date; data sets for evaluation only."""
 
 import pytest
+from envs.tasks.row_selection import check_difficulties
 
 from envs.tasks import open_task
-from envs.tasks.row_selection import check_difficulties
-from envs.tasks.storage.sources import remote_files
+from envs.tasks.rows import remote_files
 from envs.tasks.task_cli import task_config
 from experiments.config.composition import config_of
 from experiments.errors import UserError

@@ -6,8 +6,7 @@ import pytest
 
 from envs.tasks import open_task
 from envs.tasks.config import FilterConfig
-from envs.tasks.selection import StoredProblems
-from envs.tasks.storage.arrow_schema import statement_hash
+from envs.tasks.stored import StoredProblems, statement_hash
 from tests.envs.tasks.dataset_rows import config, every_problem, taco_row, write
 
 LEVELS = ("EASY", "HARD", "easy")

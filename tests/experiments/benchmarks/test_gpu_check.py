@@ -10,7 +10,7 @@ from experiments.benchmarks.common import row
 from experiments.benchmarks.gpu_check import Options, main, make_bench
 from experiments.benchmarks.workload import generate_responses, step_of
 from experiments.engines.base import Sampling
-from experiments.learner import memory_check
+from experiments.learner import memory as estimates
 from experiments.policy import loading
 
 
@@ -91,11 +91,11 @@ def test_what_does_not_fit_is_made_smaller_then_adapted_then_left_out(tmp_path, 
     monkeypatch.setattr(memory, "step_of", recorded)
     whole = memory.measure_step(bench.model_config, bench.batch, "GRPO", "bfloat16", shrink=True)
     assert sizes == [64]
-    monkeypatch.setattr(memory_check, "free_bytes", lambda _: whole.estimate_mib * 2**20)
+    monkeypatch.setattr(estimates, "free_bytes", lambda _: whole.estimate_mib * 2**20)
     less = memory.measure_step(bench.model_config, bench.batch, "GRPO", "bfloat16", shrink=True)
     assert sizes[1] < 64
     assert less.estimate_mib < whole.estimate_mib
-    monkeypatch.setattr(memory_check, "free_bytes", lambda _: 1000)
+    monkeypatch.setattr(estimates, "free_bytes", lambda _: 1000)
     rows = list(gpu_check.learn(bench))
     assert all("needs" in row.case for row in rows)
     assert any("adapter" in row.case for row in rows)

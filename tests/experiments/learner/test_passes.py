@@ -17,7 +17,7 @@ BY_GROUP = {
 CRITICS = {
     name: algorithm
     for name in algorithms.names()
-    if (algorithm := algorithms.make(name)).needs.critic_apart and not algorithm.needs.average
+    if (algorithm := algorithms.make(name)).needs.critic_apart and not algorithm.needs.copies
 } | {"ppo": PPO(PPOConfig(lam=0.9), 1.0)}
 
 

@@ -55,7 +55,7 @@ def test_each_batch_gets_log_probs_of_its_start_the_batch_before_and_the_referen
     assert [batch.batches for batch in seen] == [0, 1, 2, 3]
     for row, (base, before) in enumerate([(0, 0), (0, 0), (2, 1), (2, 2)]):
         batch = seen[row]
-        wanted = {"start_logp": logp[row], "ref_logp": logp[base], "precedent_logp": logp[before]}
+        wanted = {"start_logp": logp[row], "ref_logp": logp[base], "earlier_logp": logp[before]}
         for name, value in wanted.items():
             assert torch.equal(getattr(batch, name), value), (row, name)
     assert (logp[0] - logp[1]).abs().max() > 1e-4
@@ -65,8 +65,8 @@ def test_each_batch_gets_log_probs_of_its_start_the_batch_before_and_the_referen
 def test_without_its_kl_nothing_is_held(tiny, given):
     learner, seen = given(learner_of(tiny, remix(kl_coef=0.0)))
     learner.update(samples_from(tiny, REWARDS), GROUP, None)
-    assert not learner.modules.past and "earlier" not in learner.state_dict()
-    assert seen[0].ref_logp is seen[0].precedent_logp is None
+    assert not learner.modules.past.policies and "earlier" not in learner.state_dict()
+    assert seen[0].ref_logp is seen[0].earlier_logp is None
 
 
 def test_the_batch_before_is_not_asked_while_the_base_has_all_the_weight(tiny, given):
@@ -75,9 +75,9 @@ def test_the_batch_before_is_not_asked_while_the_base_has_all_the_weight(tiny, g
     for _ in range(2):
         starts.append(copy.deepcopy(learner.policy))
         learner.update(samples, GROUP, None)
-    assert seen[0].precedent_logp is None
+    assert seen[0].earlier_logp is None
     wanted = learner.modules.logp(starts[0], pack(samples, 0, tiny.device))
-    assert torch.equal(seen[1].precedent_logp, wanted)
+    assert torch.equal(seen[1].earlier_logp, wanted)
 
 
 def test_what_is_held_survives(tiny):
@@ -89,11 +89,9 @@ def test_what_is_held_survives(tiny):
     for each in (learner, again):
         each.update(samples, GROUP, None)
     assert equal(again.policy, learner.policy)
-    held = [
-        (each.modules.past.before, each.modules.past.moving_reference) for each in (learner, again)
-    ]
-    assert all(equal(one, other) for one, other in zip(*held, strict=True))
-    assert not equal(again.modules.past.before, again.modules.past.moving_reference)
+    held = [each.modules.past.policies for each in (learner, again)]
+    assert all(equal(held[0][name], held[1][name]) for name in ("precedent", "reference"))
+    assert not equal(held[1]["precedent"], held[1]["reference"])
 
 
 MOVING = {
@@ -154,7 +152,7 @@ def test_a_reference_between_two_moves_survives(adapter, tiny):
     metrics = [each.update(samples, GROUP, None) for each in (learner, again)]
     assert metrics[0]["kl_ref"] == metrics[1]["kl_ref"] > 1e-4
     assert equal(again.policy, learner.policy)
-    assert equal(again.modules.past.moving_reference, learner.modules.past.moving_reference)
+    assert equal(*(each.modules.past.policies["reference"] for each in (again, learner)))
 
 
 def moving(tiny, adapter, every, **options):
@@ -168,5 +166,5 @@ def moving(tiny, adapter, every, **options):
 
 
 def test_a_correction_of_the_ratio_is_refused():
-    with pytest.raises(UserError, match=r"decoupled under algo=remix: its clip is already"):
+    with pytest.raises(UserError, match="algo=remix: it has no ratio"):
         config_of(["algo=remix", "train.correction=decoupled"])

@@ -8,7 +8,7 @@ import pytest
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test
 from envs.reward import RewardConfig
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from experiments.replay.sources import OfflinePrograms
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem

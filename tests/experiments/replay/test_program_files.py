@@ -7,7 +7,7 @@ import pytest
 from envs.judge.judge import Judge
 from envs.problem import Problem, Test
 from envs.reward import RewardConfig
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from experiments.errors import UserError
 from experiments.replay.sources import JudgementCache, ProgramFile
 from experiments.run_dir.ledger import Ledger

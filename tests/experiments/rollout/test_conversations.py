@@ -301,7 +301,7 @@ def test_what_the_engine_keeps_is_released_when_the_judge_fails(talk, monkeypatc
     def fails(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("envs.judge.session.JudgingSession.judge", fails)
+    monkeypatch.setattr("envs.judge.judge.JudgingSession.judge", fails)
     with pytest.raises(ZeroDivisionError):
         talk([SQUARE], {"square": [CRASH + EOS, RIGHT + EOS]})
     assert talk.engine.released == 1

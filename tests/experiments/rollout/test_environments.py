@@ -79,8 +79,8 @@ def test_a_reward_out_of_its_range_ends_a_run_in_a_line(tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("envs.integer_env.FirstIntger", "it has FirstInteger"),
-        ("envs.tasks.loaders.sums.prompt", "task.environment=envs.tasks.loaders.sums.prompt: "),
+        ("envs.tasks.sums.FirstIntger", "it has FirstInteger"),
+        ("envs.tasks.sums.prompt", "task.environment=envs.tasks.sums.prompt: "),
         (f"{__name__}.Halves", "its result has no stats and no judge"),
     ],
 )

@@ -6,11 +6,11 @@ import shlex
 import pytest
 
 from envs.judge.judge import Judge
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.tasks import open_task
-from envs.tasks.selection import strengths
+from envs.tasks.stored import strengths
+from envs.tasks.strength import cheap_earnings, earnings_line
 from envs.validate import main
-from envs.validation.problem_quality import cheap_earnings, earnings_line
 from experiments.errors import UserError
 from experiments.rollout.problem_facts import checker_facts, problem_facts, validation_command
 from tests.envs.tasks.contest_rows import codecontests_plus, codeforces

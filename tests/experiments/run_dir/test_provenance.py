@@ -78,7 +78,7 @@ def test_of_this_tree_what_computes_counts_and_what_shows_does_not():
     code = digests(config("algo=spo"))["code"]
     losses = {name for name in digests(config("algo=grpo"))["code"] if name.startswith("algor")}
     assert losses & {"algorithms/grpo.py", "algorithms/spo.py"} == {"algorithms/grpo.py"}
-    assert {"algorithms/spo.py", "algorithms/tensors.py", "envs/judge/checker.py"} <= set(code)
+    assert {"algorithms/spo.py", "algorithms/tensors.py", "envs/judge/checkers.py"} <= set(code)
     assert {"experiments/engines/hf.py", "envs/tasks/mini/grids.py"} <= set(code)
     others = ("algorithms/ppo.py", "experiments/run_dir/progress.py", "experiments/sweep.py")
     assert not [name for name in code if name in others or name.startswith("experiments/studies")]

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from envs.judge.checker_programs.checker_program import (
+from envs.judge.checker_program import (
     PYTHON_FILES,
     checker_input,
     decide,

@@ -13,9 +13,9 @@ from envs.environment import Submission
 from envs.judge.judge import Judge, JudgeConfig
 from envs.judge.verdict_cache import VerdictCache
 from envs.problem import CheckerProgram, Problem, Test, Verdict
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.docker import unavailable
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
-from envs.sandbox.select import SandboxConfig, open_sandbox
 from tests.envs.judge.checkers import (
     HEADER,
     SPECIAL_ROWS,
@@ -140,7 +140,7 @@ def test_programs_of_compared_and_checked_problems_are_judged_together(first_san
 
 
 def test_many_long_outputs_are_checked_in_pieces(first_sandbox, config, monkeypatch):
-    monkeypatch.setattr("envs.judge.checker_programs.checked_program.HELD_BYTES", 100_000)
+    monkeypatch.setattr("envs.judge.checker_program.HELD_BYTES", 100_000)
     padded = "n = int(input())\nprint(' ' * 60_000, n - 2, 2)"
     judge = Judge(first_sandbox, config)
     checker_runs = []
@@ -155,7 +155,7 @@ def test_many_long_outputs_are_checked_in_pieces(first_sandbox, config, monkeypa
 
 
 def test_programs_that_wait_for_one_decision_share_a_start(first_sandbox, config, monkeypatch):
-    monkeypatch.setattr("envs.judge.checker_programs.checker_runs.PROGRAMS_A_START", 3)
+    monkeypatch.setattr("envs.judge.checker_program.PROGRAMS_A_START", 3)
     judge = Judge(first_sandbox, config)
     started = []
     job = judge.checkers._job
@@ -173,8 +173,8 @@ def test_programs_that_wait_for_one_decision_share_a_start(first_sandbox, config
 
 
 def test_checkers_are_made_again_when_there_are_many(first_sandbox, config, monkeypatch):
-    monkeypatch.setattr("envs.judge.checker_programs.checker_runs.KEPT_CHECKERS", 2)
-    monkeypatch.setattr("envs.judge.checker_programs.checker_runs.PROGRAMS_AT_A_TIME", 1)
+    monkeypatch.setattr("envs.judge.checker_program.KEPT_CHECKERS", 2)
+    monkeypatch.setattr("envs.judge.checker_program.PROGRAMS_AT_A_TIME", 1)
     judge = Judge(first_sandbox, config)
     sources = [SPLIT.python.source + "\n" * i for i in range(4)]
     problems = [one_test(CheckerProgram("python", source)) for source in sources]

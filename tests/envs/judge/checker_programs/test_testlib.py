@@ -9,18 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from envs.judge.checker_programs import testlib
-from envs.judge.checker_programs.testlib import (
+from envs.judge import testlib
+from envs.judge.testlib import (
     CheckerDoesNotCompile,
     CompilerMissing,
     find_toolchain,
+    native_program,
 )
-from envs.judge.native_program import native_program
 from tests.envs.judge.checkers import HEADER, SPLIT
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 # The real testlib.h, where it is installed or named.
-REAL = testlib.find_header(os.environ.get("SPO_BENCH_TESTLIB"))
+try:
+    REAL = find_toolchain(os.environ.get("SPO_BENCH_TESTLIB")).header
+except CompilerMissing:
+    REAL = None
 # Any body: what is in the files, and how the checker ends.
 SHOWS_FILES = r"""
 #include "testlib.h"

@@ -4,8 +4,8 @@ import pytest
 
 from envs.problem import CheckerProgram
 from envs.tasks.loaders import codecontests_plus
-from envs.tasks.loaders.codecontests_plus import problem
-from envs.tasks.parsers.field_parsers import SkipRow
+from envs.tasks.loaders.code_contests import codecontests_plus as problem
+from envs.tasks.parsers import SkipRow
 from tests.envs.tasks.contest_rows import ADD, SUBTRACT
 from tests.envs.tasks.contest_rows import codecontests_plus as row
 

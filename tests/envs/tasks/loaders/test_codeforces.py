@@ -4,7 +4,7 @@ import pytest
 
 from envs.problem import CheckerProgram, Test
 from envs.tasks.loaders.codeforces import problem
-from envs.tasks.parsers.field_parsers import SkipRow
+from envs.tasks.parsers import SkipRow
 from tests.envs.tasks.contest_rows import codeforces
 
 

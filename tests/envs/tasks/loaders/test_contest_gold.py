@@ -5,13 +5,13 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from envs.validation.labelled_programs import labelled_programs
 
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Verdict
-from envs.sandbox.select import SandboxConfig, open_sandbox
-from envs.tasks.storage.rows import load_problems
-from envs.validation.labelled_programs import labelled_programs
+from envs.sandbox import SandboxConfig, open_sandbox
+from envs.tasks.rows import load_problems
 from tests.envs.judge import checkers
 from tests.envs.tasks import contest_rows as made
 from tests.envs.tasks.dataset_rows import converter_of, write

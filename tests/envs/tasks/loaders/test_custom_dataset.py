@@ -3,13 +3,13 @@
 from collections import Counter
 
 import pytest
+from envs.tasks.first_rows import check_first_rows
 
 from envs.problem import CheckerProgram, Test
 from envs.tasks import open_task
 from envs.tasks.config import FieldsConfig
-from envs.tasks.first_rows import check_first_rows
-from envs.tasks.loaders.custom_dataset import problem
-from envs.tasks.parsers.field_parsers import SkipRow
+from envs.tasks.loaders.own import problem
+from envs.tasks.parsers import SkipRow
 from envs.tasks.task_cli import task_config
 from envs.validate import load_problems
 from tests.envs.tasks.dataset_rows import every_problem, write

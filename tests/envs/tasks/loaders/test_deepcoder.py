@@ -5,8 +5,8 @@ import json
 import pytest
 
 from envs.problem import Test
-from envs.tasks.loaders.deepcoder import problem
-from envs.tasks.parsers.field_parsers import SkipRow
+from envs.tasks.loaders.taco import deepcoder as problem
+from envs.tasks.parsers import SkipRow
 from tests.envs.tasks.contest_rows import (
     ADD,
     ADD_FUNCTION,

@@ -7,10 +7,10 @@ import pytest
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, Submission
 from envs.problem import Verdict
-from envs.sandbox.select import SandboxConfig, open_sandbox
+from envs.sandbox import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.prompts import DefaultPrompt
-from envs.tasks.storage.rows import load_problems
+from envs.tasks.rows import load_problems
 from tests.envs.tasks.dataset_rows import config, converter_of, every_problem
 
 HUMANEVAL = [

@@ -6,7 +6,7 @@ import pytest
 
 from envs.problem import Test
 from envs.tasks.loaders.livecodebench import problem
-from envs.tasks.parsers.field_parsers import SkipRow
+from envs.tasks.parsers import SkipRow
 from tests.envs.tasks.contest_rows import STARTER, STDIN, livecodebench
 
 

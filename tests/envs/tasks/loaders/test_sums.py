@@ -3,9 +3,8 @@
 import re
 
 from envs.environment import Submission
-from envs.integer_env import FirstInteger
 from envs.tasks import open_task
-from envs.tasks.loaders.sums import load
+from envs.tasks.sums import FirstInteger, load
 from envs.tasks.task_cli import task_config
 
 

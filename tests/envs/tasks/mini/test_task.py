@@ -9,14 +9,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 import pytest
+from envs.tasks.mini.long.parts import RESULTS, TOTALS
 
 from envs.judge.extract import extract_program
 from envs.problem import Problem
 from envs.tasks.mini import FAMILIES, MINI, MINI_LONG, PROBLEM_SETS, task
-from envs.tasks.mini.build import passes, run_own
-from envs.tasks.mini.composition import Part, draft
-from envs.tasks.mini.long.parts import RESULTS, TOTALS
-from envs.tasks.mini.splits import TIERS, compositions
+from envs.tasks.mini.families import Part, draft
+from envs.tasks.mini.problems import TIERS, compositions, passes, run_own
 from tests.selection import all_but_slow
 
 SHA256 = {

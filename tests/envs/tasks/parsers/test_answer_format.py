@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.tasks.parsers.answer_format import (
+from envs.tasks.checker_rules import (
     Tolerance,
     allows_any_case,
     asks_for_digits,

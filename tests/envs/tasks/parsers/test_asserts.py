@@ -2,10 +2,10 @@
 
 import pytest
 
-from envs.judge.assertion import parse_condition
+from envs.judge.returned_values import parse_condition
 from envs.problem import Test
-from envs.tasks.parsers.asserts import asserted_tests, literal, parse
-from envs.tasks.parsers.field_parsers import SkipRow
+from envs.tasks.loaders.functions import asserted_tests, literal, parse
+from envs.tasks.parsers import SkipRow
 
 
 def read(code):

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from envs.tasks.parsers.contest_fields import fenced_programs, iso_date, rating
+from envs.tasks.parsers import fenced_programs, iso_date, rating
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from envs.tasks.parsers.field_parsers import (
+from envs.tasks.parsers import (
     SkipRow,
     function_name,
     integers_of_any_length,

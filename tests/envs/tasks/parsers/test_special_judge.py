@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from envs.problem import Test
-from envs.tasks.parsers.special_judge import checker_for, comparing_checker, why_needs_checker
-from envs.tasks.storage.rows import load_problems
+from envs.tasks.checker_rules import checker_for, comparing_checker, why_needs_checker
+from envs.tasks.rows import load_problems
 from tests.envs.tasks.dataset_rows import converter_of
 from tests.growth import growth, repeated
 

@@ -9,8 +9,8 @@ import pytest
 from envs.problem import Problem, Test
 from envs.tasks.loaders.code_contests import problem as code_contests_problem
 from envs.tasks.loaders.taco import problem as taco_problem
-from envs.tasks.parsers.field_parsers import SkipRow, stdin_tests
-from envs.tasks.storage.rows import Converter, load_problems
+from envs.tasks.parsers import SkipRow, stdin_tests
+from envs.tasks.rows import Converter, load_problems
 from tests.envs.tasks.dataset_rows import converter_of
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[5] / "shared" / "data")

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envs.problem import CHECKERS, Problem
-from envs.tasks.parsers.field_parsers import SkipRow
-from envs.tasks.storage.arrow_schema import to_batch, to_problem
-from envs.tasks.storage.rows import convert_rows
+from envs.tasks.parsers import SkipRow
+from envs.tasks.rows import convert_rows
+from envs.tasks.stored import to_batch, to_problem
 from tests.envs.tasks.contest_rows import packed
 from tests.envs.tasks.dataset_rows import converter_of
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from envs.tasks import open_task
-from envs.tasks.storage.sources import find_sources
+from envs.tasks.rows import find_sources
 from tests.envs.tasks import contest_rows
 from tests.envs.tasks.dataset_rows import (
     code_contests_row,

@@ -10,15 +10,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from envs.tasks.storage import store as store_module
+from envs.tasks.storage.store import prepare_store
 
 from envs.cache_folder import cache_root
 from envs.tasks.config import FilesConfig
-from envs.tasks.selection import StoredProblems, load_entries
-from envs.tasks.storage import store as store_module
-from envs.tasks.storage.rows import convert_rows, load_problems, read_rows
-from envs.tasks.storage.sources import find_sources
-from envs.tasks.storage.store import prepare_store
-from envs.tasks.storage.test_limits import SizeLimits
+from envs.tasks.rows import SizeLimits, convert_rows, find_sources, load_problems, read_rows
+from envs.tasks.stored import StoredProblems, load_entries
 from tests.envs.tasks.dataset_rows import converter_of
 from tests.envs.tasks.storage.malformed_rows import write
 
@@ -143,8 +141,8 @@ import sys
 from envs.tasks.storage import store
 store.PART_ROWS = 20
 from envs.tasks.config import FieldsConfig, FilesConfig
-from envs.tasks.storage.rows import load_converter
-from envs.tasks.storage.sources import find_sources
+from envs.tasks.rows import load_converter
+from envs.tasks.rows import find_sources
 taco = load_converter("envs.tasks.loaders.taco.problem", FieldsConfig(), "task.rows")
 ((source,),) = find_sources(taco, sys.argv[1], "task.path", FilesConfig()).values()
 store.prepare_store(source, store.SizeLimits(1000, 100_000_000))

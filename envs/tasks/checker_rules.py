@@ -1,0 +1,405 @@
+"""Infer a problem's checker from its statement and its tests by written rules.
+
+Data sets rarely record that a problem accepts several answers, but the statement says so in a few
+usual phrases. Such a problem is marked `needs_checker`, because comparing with one expected output
+would reject right answers. An unusual phrase can escape these rules: where a statement asks for a
+construction and says nothing more, only a program that constructs another one shows it.
+
+The second part reads how an answer is compared: tolerance, rounding, digits, case. Each rule names
+the rows of the data sets that made it (`docs/reference/judging.md` lists what the rules change).
+Statements are cut into sentences first, and every expression is searched in one sentence at a time,
+so that the time is proportional to the length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from envs.judge.checkers import has_integers, infer_checker
+from envs.problem import Test
+
+MAX_STATEMENT_CHARS = 100_000
+MAX_TOLERANCE = 0.1
+_MANY_DECIMALS = 4
+_CHECKED_CHARS = 100_000  # of an output
+_SAME = r"[^.\n]"  # within a sentence
+_PRINT = r"(?:print|output|return|report|construct|display|give|provide|show|printing|outputting)"
+_ANSWERS = r"(?:answers?|solutions?|outputs?|constructions?|ways?)"
+_GOOD = r"(?:possible|valid|correct|acceptable|accepted|optimal|allowed|suitable|fine)"
+_FREEDOMS = {
+    "any answer": (
+        # "print any of them", "you may output any one"
+        rf"(?<!not )(?<!n't )\b{_PRINT}\s+(?:out\s+)?"
+        r"(?:any(?:one)?\b(?!\s+(?:extra|other|additional|number\s+of))|either of)",
+        # "print one of them", "output only one of the possible answers"
+        rf"\b{_PRINT}\s+(?:just |only )?one of (?:them|those|these|the (?:{_GOOD}))\b",
+        # "print an arbitrary one"; "print a valid edge coloring" (code_contests_test 23)
+        rf"\b{_PRINT}\s+(?:(?:an )?arbitrary\b(?! order)|(?:a|some|one) "
+        r"(?:valid|possible|suitable|feasible)\b(?! number))",
+        # "if there are several ways, choose any"
+        rf"\b(?:multiple|several|many|more than one)\b{_SAME}{{0,40}}\b{_ANSWERS}\b{_SAME}{{0,60}}"
+        r"\b(?:choose|pick|use|select|take|find) (?:any|one|either)\b(?! (?:which|that|with))",
+        # "find any suitable array", but not "if he is able to find any path"
+        rf"(?:^|[.\n])(?:(?!able to|cannot|can't|whether){_SAME})*\bfind any(?:one)?\b",
+        # "any sequence of at most 20000 moves will be accepted"
+        rf"\bany\b{_SAME}{{0,80}}\b(?:will be|would be|is|are|be)\s+"
+        r"(?:accepted|considered (?:as )?correct|considered valid)",
+        # "all correct answers are accepted"
+        rf"\b(?:all|multiple|several|many|other)(?: {_GOOD})? {_ANSWERS} "
+        r"(?:are|will be|would be|may be|can be)(?: also)? (?:accepted|acceptable|allowed)\b",
+        # in the notes to the samples
+        r"\bthere (?:are|exist) other (?:possible |valid |correct )?(?:answers|solutions)\b",
+        r"\bone of (?:the )?possible (?:answers|solutions|outputs) (?:for|to) the\b",
+        # "your solution is correct if the value satisfies" (apps_stdin_with_wrong 17)
+        r"\byour (?:solution|answer|output) (?:is|will be) (?:considered )?"
+        r"(?:correct|accepted|valid) if (?:and only if )?"
+        rf"(?!{_SAME}{{0,200}}(?:error|relative|differ|jury|checker|\^\{{? ?-|1e-)|it )",
+        # "the number of cycles in your solution" (apps_stdin_with_wrong 23)
+        r"\b(?:in|of) your (?:solution|construction|partition|colou?ring|schedule)\b",
+        # "there exists an answer with fewer stages, but you are not required to minimize it"
+        r"(?:\bnot|n't) (?:required|have|need) to (?:minimi[sz]e|maximi[sz]e)\b",
+    ),
+    "any order": (
+        rf"\b(?:print|printed|output|display|displayed)\b"
+        rf"(?:(?!number|minim|maxim|whether|\bif\b){_SAME}){{0,100}}"
+        r"\bin (?:any|an arbitrary|arbitrary) order\b",
+    ),
+    "interactive": (
+        r"\binteractive (?:problem|task)\b",
+        r"\bflush\b.{0,3} the output\b|\bfflush\b|\bflush your output\b",
+    ),
+}
+# These count only where a right output is more than a number or a word, since a way to the answer
+# can be one of several too.
+_FREEDOMS_OF_CONSTRUCTIONS = (
+    rf"\bthere (?:are|exist|may be|might be) (?:also )?other (?:{_GOOD} )?{_ANSWERS}\b",
+    rf"\bthere (?:may|might) be (?:several|multiple) (?:{_GOOD} )?{_ANSWERS}\b",
+    # "Below is one of the possible solutions", "one possible distribution" (code_contests_train 7)
+    rf"\b(?:one of (?:the|many|several)|another|an alternative) {_GOOD} {_ANSWERS}\b",
+    rf"\b(?:shows|show|is|see) (?:only )?one possible (?!test|case|path|move){_SAME}{{3}}",
+    rf"\bnot the only (?:{_GOOD} )?{_ANSWERS}\b",
+    rf"\b{_ANSWERS} (?:(?:is|are) not|isn't|aren't|(?:may|need) not be) (?:necessarily )?unique\b",
+    # of the output: "the order of the vertices within the edges does not matter"
+    rf"\border\b{_SAME}{{0,80}}\b(?:(?:does|do) ?n[o']t matter|is not important|is arbitrary)",
+)
+_NEEDS_CHECKER = {
+    reason: re.compile("|".join(patterns), re.IGNORECASE) for reason, patterns in _FREEDOMS.items()
+}
+_SEVERAL_CONSTRUCTIONS = re.compile("|".join(_FREEDOMS_OF_CONSTRUCTIONS), re.IGNORECASE)
+
+_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*+)(?:\.[0-9]*+)?")  # 0110 is a string
+
+# A decision, and an example that proves it: "If an appropriate input array exists, print YES,
+# followed by the input array" (code_contests_test 43, 22), "If there are two disjoint sets, print
+# their descriptions" (taco_special_judge 46), "Print -1 if there is no solution. Otherwise, print a
+# k x k matrix" (taco_stdin 343). Of the 105 marked rows of the data sets, this rule alone finds 51;
+# it marks no row that has one answer.
+_OUTPUT_SECTION = re.compile(r"\n[\s*#-]*output(?: format)?[\s:*#-]*\n", re.IGNORECASE)
+_EXAMPLES = re.compile(r"\n[\s*#-]*(?:sample|example|constraints|note)", re.IGNORECASE)
+_DECISION = re.compile(
+    r"\b(?:if|in case)\b[^.\n]{0,80}\b(?:possible|exists?|there (?:is|are)|answer is)\b",
+    re.IGNORECASE,
+)
+_EXAMPLE = re.compile(
+    r"\b(?:print|output|followed by|display)\b[^.\n]{0,100}"
+    r"\b(?:the|a|an|its|that|this|such|their|two|three|four|k|n|m) (?:\w{1,20} ){0,2}?"
+    r"(?:sequences?|permutation|array|strings?|sets?|subsets?|path|cycle|route|plan|tree|graph|"
+    r"matrix|table|grid|schedule|label(?:s|ing)|numbers|integers|pairs?|indices|indexes|vertices|"
+    r"edges|moves|operations|coordinates|descriptions?|lines)\b",
+    re.IGNORECASE,
+)
+_UNIQUE = re.compile(
+    r"\bunique\b|\blexicographically\b|\b(?:smallest|largest|shortest|earliest|comes first)\b"
+    r"|\bi-th\b[^.\n]{0,40}\b(?:least|minim|maxim|number of|cost|distance|answer)",
+    re.IGNORECASE,
+)
+
+
+def checker_for(statement: str, tests: Sequence[Test], fn_name: str | None) -> str:
+    """Return the problem's checker; `needs_checker` if no comparison can decide."""
+    if why_needs_checker(statement, tests):
+        return "needs_checker"
+    return "call" if fn_name else comparing_checker(statement, tests)
+
+
+def why_needs_checker(statement: str, tests: Sequence[Test]) -> str | None:
+    """Return why several answers are right, or None.
+
+    Two tests with the same input and different outputs prove it. Otherwise the statement decides:
+    any answer is accepted, parts of the answer may come in any order, the problem is interactive,
+    or a construction is asked for that need not be the only one.
+    """
+    outputs: dict[str, list[str]] = {}
+    for test in tests:
+        if outputs.setdefault(test.input, test.output.split()) != test.output.split():
+            return "two outputs for one input"
+    statement = statement[:MAX_STATEMENT_CHARS]
+    text = " ".join(statement.replace("\n\n", ".\n").split(" "))
+    for reason, pattern in _NEEDS_CHECKER.items():
+        if pattern.search(text):
+            return reason
+    before_examples, output_section = _before_the_examples(statement)
+    if _SEVERAL_CONSTRUCTIONS.search(text) or _asks_for_an_example(output_section):
+        words = before_examples.lower()
+        if any(_is_construction(test.output, words) for test in tests):
+            return "several constructions"
+    return None
+
+
+def _is_construction(output: str, words: str) -> bool:
+    """Return whether an output is more than a number or a word a line: several, or a string.
+
+    `words`: the part of the statement that names the fixed words that can be printed.
+    """
+    lines = [line.split(None, 1) for line in output[:_CHECKED_CHARS].splitlines()]
+    tokens = {line[0].lower() for line in lines if line}
+    strings = (token for token in tokens if len(token) > 1 and not _NUMBER.fullmatch(token))
+    return any(len(line) > 1 for line in lines) or any(token not in words for token in strings)
+
+
+def _asks_for_an_example(output_section: str) -> bool:
+    """Return whether the section on the output asks for an example if there is one."""
+    asked = _EXAMPLE.search(output_section) and _DECISION.search(output_section)
+    return bool(asked) and not _UNIQUE.search(output_section)
+
+
+def _before_the_examples(statement: str) -> tuple[str, str]:
+    """Return the statement up to its examples, and the section on the output in it."""
+    begin = _OUTPUT_SECTION.search(statement)
+    end = _EXAMPLES.search(statement, begin.end() if begin else 0)
+    text = statement[: end.start()] if end else statement
+    return text, text[begin.end() :] if begin else ""
+
+
+def comparing_checker(statement: str, tests: Sequence[Test]) -> str:
+    """Return the checker of a stdin problem, from its statement and its expected outputs.
+
+    `floats` with the tolerance that the statement allows; else, if an expected output has a float
+    literal, `rounded` where the statement asks for rounding and `floats` where it does not; else
+    `text` if the answer is a string of digits, `case_insensitive` if it has letters and the
+    statement allows either case, or `tokens`.
+    """
+    outputs = [test.output for test in tests]
+    floats = infer_checker(outputs) == "floats"
+    tolerance = stated_tolerance(statement) if floats or has_integers(outputs) else None
+    if tolerance is not None:
+        absolute = max(tolerance.absolute, _rounding_error(outputs))
+        return f"floats absolute={absolute!r} relative={tolerance.relative!r}"
+    if floats:
+        decimals = rounded_decimals(statement)
+        return "floats" if decimals is None or decimals < most_decimals(outputs) else "rounded"
+    letters = any(char.isalpha() for output in outputs for char in output[:1000])
+    any_case = letters and allows_any_case(statement)
+    padded = has_integers(outputs, padded=True)
+    if padded or (has_integers(outputs) and asks_for_digits(statement)):
+        return "text case=any" if any_case else "text"
+    return "case_insensitive" if any_case else "tokens"
+
+
+def _rounding_error(outputs: Sequence[str]) -> float:
+    """Return how far rounded expected outputs can be off the answer.
+
+    A right answer can differ by it, whatever tolerance the statement allows.
+    """
+    decimals = printed_decimals(outputs)
+    return 0.0 if decimals is None else 0.5 * 10.0**-decimals
+
+
+# What a statement says about how an answer is compared.
+
+_MINUS = str.maketrans(dict.fromkeys("−–—‒‐‑﹣－", "-") | dict.fromkeys("×·⋅∙", "*") | {"＾": "^"})
+_SUPERSCRIPT = re.compile("10[ ]?([⁻⁰¹²³⁴-⁹]{2,4})")
+_FROM_SUPERSCRIPT = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_LATEX = re.compile(r"\\(?:times|cdot)\b|\\(?:text|mathrm|rm)\b|\\[,;: !]|[${}`]|</?su[bp]>")
+_TIMES = (r"\times", r"\cdot")
+# A period within a number, as in 0.01, ends no sentence.
+_SENTENCE_END = re.compile(r"[.!?](?=[\s)\"'”]|$)|\n\s*\n|\n\s*[-*•]\s|;")
+
+# 10^-6, 10 - 6 (its superscript was lost), 5*10^-4, 1e-9, 0.001
+_SMALL_NUMBER = re.compile(
+    r"(?<![\w.^])(?:(?P<factor>\d{1,3}(?:\.\d{1,3})?)\s?\*\s?)?10\s?(?:\^|\*\*)?\s?\(?\s?-\s?"
+    r"(?P<power>\d{1,2})(?![\w.]?\d|\s?[=+*/-])"
+    r"|(?<![\w.^])(?P<mantissa>\d{1,3}(?:\.\d{1,3})?)e\s?-\s?(?P<exponent>\d{1,2})(?!\d)"
+    r"|(?<![\w.^])(?P<decimal>0?\.\d{1,15})(?![\w.]?\d)"
+)
+_ERROR = re.compile(  # also |a - b|, as in "correct if |a - b| / max(1, |b|) <= 10^-6"
+    r"\berrors?\b|\baccura|\bprecis|\btoleran|\bnoggrannhet|\b(?:fel|felet)\b"
+    r"|\|\s?\w{1,6}\s?-\s?\w{1,6}\s?\|"
+)
+_DISTANCE = re.compile(
+    r"\bdiffer|\bdeviat|\bwithin\b|\boff by\b|\baway from\b|\bcorrect (?:up )?to\b|\binom\b"
+)
+_ANSWER = re.compile(
+    r"\banswer|\boutput|\bprint|\bresult|\bcorrect|\baccepted\b|\bjury|\bjudge|\bsolution|\bexpected\b"
+    r"|\brelative\b|\babsolute (?:or relative )?error|\bsvar|\bdisplay|\breport|\bvalid\b"
+)
+_ABOUT_THE_INPUT = re.compile(r"\binputs?\b|\bgiven (?:with|to|up)\b|\bguarante|\bassum")
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The largest error of a right answer; a right answer needs to meet only one of the two."""
+
+    absolute: float
+    relative: float
+
+
+def stated_tolerance(statement: str) -> Tolerance | None:
+    """Return the tolerance that a statement allows, or None.
+
+    "absolute or relative error ... 10^-6" allows either; "error of 1e-6" without a kind does too;
+    "differs from the correct answer by at most 10^-6" is absolute. Of several, the smallest counts,
+    since larger ones are for subtasks (taco_special_judge 44). Rows that made it: all 14 of
+    taco_special_judge with a tolerance, taco_stdin 62, code_contests_test 0, and affischutskick of
+    the olympiad rows, whose statement is Swedish.
+    """
+    found = list(filter(None, map(_tolerance_of, _sentences(_plain(statement)))))
+    if not found:
+        return None
+    smallest = min(max(one.absolute, one.relative) for one in found)
+    alike = [one for one in found if max(one.absolute, one.relative) == smallest]
+    return Tolerance(max(one.absolute for one in alike), max(one.relative for one in alike))
+
+
+def _tolerance_of(sentence: str) -> Tolerance | None:
+    error, distance = _ERROR.search(sentence), _DISTANCE.search(sentence)
+    if not (error or distance) or not _ANSWER.search(sentence):
+        return None
+    if _ABOUT_THE_INPUT.search(sentence) and "error" not in sentence:
+        return None
+    numbers = [_value(match) for match in _SMALL_NUMBER.finditer(sentence)]
+    numbers = [number for number in numbers if 0 < number <= MAX_TOLERANCE]
+    if not numbers:
+        return None
+    number = min(numbers)
+    absolute = "absolut" in sentence or (bool(distance) and not error)
+    relative = "relativ" in sentence
+    if not absolute and not relative:
+        absolute = relative = True
+    return Tolerance(number if absolute else 0.0, number if relative else 0.0)
+
+
+def _value(match: re.Match[str]) -> float:
+    if match["power"]:
+        return float(match["factor"] or 1) * 10.0 ** -int(match["power"])
+    if match["exponent"]:
+        return float(match["mantissa"]) * 10.0 ** -int(match["exponent"])
+    return float(match["decimal"])
+
+
+_ROUND = re.compile(r"\bround(?:ed|ing)?\b|\bexactly\b")
+_COUNTS = {"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+_DECIMALS = re.compile(
+    r"\b(?P<count>\d{1,2}|zero|one|two|three|four|five|six)[\s-]?(?:decimal|digits?\b|places?\b)"
+)
+_AFTER_POINT = re.compile(r"\bdecimal|\bafter the (?:floating )?point\b|\bfraction")
+_NO_ROUNDING = re.compile(r"\b(?:not|without|rounded? (?:down|up)|rounding error)\b|n't\b")
+
+
+def rounded_decimals(statement: str) -> int | None:
+    """Return how many decimals an answer must be rounded to, or None.
+
+    "rounded to two digits after the decimal point", "with exactly 3 decimals". Row that made it:
+    taco_stdin 46, where 4.3300009 was accepted for 4.33.
+    """
+    for sentence in _sentences(_plain(statement)):
+        if not _ROUND.search(sentence) or not _AFTER_POINT.search(sentence):
+            continue
+        count = _DECIMALS.search(sentence)
+        about_input = _ABOUT_THE_INPUT.search(sentence) or not _ANSWER_OR_VALUE.search(sentence)
+        if count and not about_input and not _NO_ROUNDING.search(sentence):
+            text = count["count"]
+            return _COUNTS[text] if text in _COUNTS else int(text)
+    return None
+
+
+_ANSWER_OR_VALUE = re.compile(
+    r"\banswer|\boutput|\bprint|\bresult|\bvalue|\bdisplay|\breport|\bround"
+)
+
+_PRINTING = re.compile(r"\b(?:print|output|displayed|answer|write|report)")
+_DIGIT_TEXT = re.compile(
+    r"\bleading zero|\bzero-padded\b|\bpadded with (?:leading )?zero|\b\d{1,2}-digit\b"
+    r"|\bexactly (?:\w{1,10}|\$\w\$) (?:digits|bits|binary digits)\b"
+    r"|\bbinary (?:string|representation|notation)|\bstring (?:\w{1,10} )?of length\b"
+    r"|\bstring (?:\w{1,10} )?consisting of\b"
+)
+
+
+def asks_for_digits(statement: str) -> bool:
+    """Return whether a statement asks for digits as a text: 00101 is not 101 then.
+
+    "without extra leading zeros", "a 4-digit number", "a string of length n", where it says what to
+    print. Rows that made it: taco_stdin 182, 397, code_contests_test 66.
+    """
+    for sentence in _sentences(_plain(statement)):
+        printing = _PRINTING.search(sentence)
+        if printing and _DIGIT_TEXT.search(sentence, printing.end()):
+            return True
+    return False
+
+
+_LETTERS = re.compile(
+    r"\b(?:letters?|characters?|strings?|print|printed|output|displayed|answer|yes|no)\b"
+)
+_FREE_CASE = re.compile(
+    r"\b(?:any|arbitrary|either) (?:letter )?(?:case|register)\b"
+    r"|\b(?:either|in) (?:the )?(?:upper|lower)-?\s?case or "
+)
+_CHOSEN_CASE = re.compile(r"\bcase\b[^.]{0,40}\b(?:for|of) each (?:letter|character)")
+_CASELESS = re.compile(r"\bcase[- ]insensitiv")
+
+
+def allows_any_case(statement: str) -> bool:
+    """Return whether a statement lets letters be printed in either case.
+
+    Rows that made it: 24 of taco_stdin, 2 of taco_special_judge, 14 of code_contests_test;
+    taco_stdin 18 says "You can choose the case (lower or upper) for each letter arbitrary".
+    """
+    for sentence in re.split(r"[.\n]", statement[:MAX_STATEMENT_CHARS].lower()):
+        letters, printing = _LETTERS.search(sentence), _PRINTING.search(sentence)
+        if letters and _FREE_CASE.search(sentence, letters.end()):
+            return True
+        if printing and _CASELESS.search(sentence, printing.end()):
+            return True
+        if _CHOSEN_CASE.search(sentence):
+            return True
+    return False
+
+
+def most_decimals(outputs: Iterable[str]) -> int:
+    """Return the most decimals that a float among the expected outputs has."""
+    parts = (token.partition(".")[2] for output in outputs for token in output.split())
+    return max((len(decimals) for decimals in parts if decimals.isdigit()), default=0)
+
+
+def printed_decimals(outputs: Iterable[str]) -> int | None:
+    """Return to how many decimals all floats among the expected outputs were rounded, or None.
+
+    All have that number of decimals: four or more, or one of them ends in a zero (3.00, but not
+    3.0), since fewer may be the whole value.
+    """
+    parts = [token.partition(".") for output in outputs for token in output.split()]
+    decimals = {text for _, point, text in parts if point and text.isdigit()}
+    counts = set(map(len, decimals))
+    if len(counts) != 1:
+        return None
+    (count,) = counts
+    cut = count >= _MANY_DECIMALS or (count > 1 and any(text.endswith("0") for text in decimals))
+    return count if cut else None
+
+
+def _plain(statement: str) -> str:
+    """Return the statement in lower case, without LaTeX's marks and typographic signs."""
+    text = statement[:MAX_STATEMENT_CHARS].translate(_MINUS).lower()
+    text = _SUPERSCRIPT.sub(lambda found: f"10^{found[1].translate(_FROM_SUPERSCRIPT)}", text)
+    text = text.replace("&minus;", "-")
+    return _LATEX.sub(lambda found: "*" if found[0] in _TIMES else "", text)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Yield the sentences with single spaces; a paragraph or list item ends one too."""
+    for sentence in _SENTENCE_END.split(text):
+        yield " ".join(sentence.split())

@@ -1,0 +1,114 @@
+"""Sums of two numbers: the smallest task without programs, for trying the training loop.
+
+An example to copy for other kinds of answers: the problems, and the environment that judges them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from envs.environment import JudgeStats, Submission
+from envs.import_by_name import code_digest
+from envs.problem import Judgement, Problem, Test, Verdict
+from envs.tasks.config import TaskConfig
+from envs.tasks.task import SPLITS, Task, data_hash
+
+LEVELS = {"easy": 5, "medium": 10, "hard": 50}  # difficulty → bound on both numbers
+_INTEGER = re.compile(r"-?[0-9]+")
+_SHARES = {"train": 0.6, "tune": 0.1, "choose": 0.15, "test": 0.15}
+
+
+def make(config: TaskConfig) -> Task:
+    """Build the task of conf/task/sums.yaml."""
+    splits: dict[str, Any] = {
+        split: load(split, getattr(config, f"{split}_problems")) for split in SPLITS
+    }
+    return Task(**splits, prompt=prompt, response=str, data_hash=data_hash(splits, prompt))
+
+
+def load(split: str, size: int) -> list[Problem]:
+    """Return `size` problems of a split (or all), easy ones first. No two splits share a sum."""
+    sums = [item for level in LEVELS for item in _level_sums(level, split)][:size]
+    return [_problem(f"sums/{split}/{i:04d}", *item) for i, item in enumerate(sums)]
+
+
+def prompt(problem: Problem) -> str:
+    """Return the user message."""
+    return problem.statement
+
+
+def _level_sums(level: str, split: str) -> list[tuple[str, int, int]]:
+    """Return (level, a, b) of a level's pairs in a split, in a fixed random order."""
+    easier = max((limit for limit in LEVELS.values() if limit < LEVELS[level]), default=0)
+    numbers = range(LEVELS[level])
+    pairs = [pair for pair in itertools.product(numbers, numbers) if max(pair) >= easier]
+    random.Random(f"sums/{level}").shuffle(pairs)
+    ends = {
+        name: round(len(pairs) * share)
+        for name, share in zip(_SHARES, itertools.accumulate(_SHARES.values()), strict=True)
+    }
+    starts = dict(zip(_SHARES, [0, *ends.values()], strict=False))
+    return [(level, *pair) for pair in pairs[starts[split] : ends[split]]]
+
+
+def _problem(name: str, level: str, a: int, b: int) -> Problem:
+    test = Test("", str(a + b))
+    wrong = (str(a + b + 1), str(a + b - 1), str(abs(a - b)))
+    return Problem(
+        name,
+        f"What is {a} + {b}?",
+        (),
+        (test,),
+        difficulty=level,
+        solutions=(test.output,),
+        incorrect_solutions=tuple(text for text in wrong if text != test.output),
+    )
+
+
+class FirstInteger:
+    """Accepts a response whose first integer is the problem's one expected output."""
+
+    def __init__(self) -> None:
+        self.version = f"first-integer-{code_digest(__name__)}"
+        self.stats = JudgeStats()
+
+    def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
+        """Judge all, in order. A response without an integer gets SYNTAX_ERROR.
+
+        Raises ValueError for a problem that does not have exactly one test.
+        """
+        return [self._judge(submission) for submission in submissions]
+
+    def _judge(self, submission: Submission) -> Judgement:
+        problem = submission.problem
+        if len(problem.tests) != 1:
+            raise ValueError(f"problem {problem.name}: one test holds the answer, not more or none")
+        answer = _INTEGER.search(submission.response)
+        right = answer is not None and _canonical(answer[0]) == _canonical(
+            problem.tests[0].output.strip()
+        )
+        verdict = Verdict.ACCEPTED if right else Verdict.WRONG_ANSWER
+        self.stats.submissions += 1
+        self.stats.without_program += answer is None
+        self.stats.programs_judged += answer is not None
+        self.stats.tests_run += answer is not None
+        return Judgement(
+            verdict=verdict if answer else Verdict.SYNTAX_ERROR,
+            passed=int(right),
+            total=1,
+            run=int(answer is not None),
+            program=answer[0] if answer else "",
+            detail="" if answer else "no integer in the response",
+            problem_hash=problem.hash,
+            judge_version=self.version,
+        )
+
+
+def _canonical(integer: str) -> str:
+    """Strip leading zeros; as text, since int() refuses more than 4,300 digits."""
+    digits = integer.lstrip("-").lstrip("0") or "0"
+    return f"-{digits}" if integer.startswith("-") and digits != "0" else digits

@@ -1,0 +1,28 @@
+# name: escapes: terminals
+# tries: to leave its confinement: files, rights, namespaces, dangerous system calls
+# verdicts: ACCEPTED
+# time_limit: 3.0 s of CPU
+# ---
+
+import errno, json, os, signal, sys
+world = json.loads(sys.stdin.readline())
+leaks = []
+
+def attempt(name, action, *arguments):
+    """Note it as a leak if the action succeeds; return what it returned."""
+    try:
+        result = action(*arguments)
+    except (OSError, ImportError):
+        return None
+    leaks.append(name)
+    return result
+
+def finish():
+    print("BROKEN:" + ",".join(leaks) if leaks else "HELD")
+
+for path in ("/dev/ptmx", "/dev/pts/ptmx", "/dev/tty", "/dev/console", "/dev/pts/0"):
+    attempt(path, os.open, path, os.O_RDWR | os.O_NOCTTY)
+attempt("openpty", os.openpty)
+
+finish()
+

@@ -1,0 +1,28 @@
+# name: escapes: type into the terminal
+# tries: to leave its confinement: files, rights, namespaces, dangerous system calls
+# verdicts: ACCEPTED
+# time_limit: 3.0 s of CPU
+# ---
+
+import errno, json, os, signal, sys
+world = json.loads(sys.stdin.readline())
+leaks = []
+
+def attempt(name, action, *arguments):
+    """Note it as a leak if the action succeeds; return what it returned."""
+    try:
+        result = action(*arguments)
+    except (OSError, ImportError):
+        return None
+    leaks.append(name)
+    return result
+
+def finish():
+    print("BROKEN:" + ",".join(leaks) if leaks else "HELD")
+
+import fcntl
+for descriptor in (0, 1, 2):
+    attempt(f"TIOCSTI-{descriptor}", fcntl.ioctl, descriptor, 0x5412, b"x")
+
+finish()
+

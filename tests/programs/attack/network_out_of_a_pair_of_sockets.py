@@ -1,0 +1,54 @@
+# name: network: out of a pair of sockets
+# tries: to reach the host's own port, the world, or other kinds of sockets
+# verdicts: ACCEPTED
+# time_limit: 3.0 s of CPU
+# ---
+
+import errno, json, os, signal, sys
+world = json.loads(sys.stdin.readline())
+leaks = []
+
+def attempt(name, action, *arguments):
+    """Note it as a leak if the action succeeds; return what it returned."""
+    try:
+        result = action(*arguments)
+    except (OSError, ImportError):
+        return None
+    leaks.append(name)
+    return result
+
+def finish():
+    print("BROKEN:" + ",".join(leaks) if leaks else "HELD")
+
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+COLUMN = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
+BUFFER = ctypes.create_string_buffer(4096)
+
+def syscall(name, numbers, *arguments):
+    """A leak if the kernel took the call, or refused it for its arguments only."""
+    if numbers[COLUMN] is None:
+        return None
+    words = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    result = libc.syscall(ctypes.c_long(numbers[COLUMN]), *words)
+    if result != -1 or ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS, errno.EACCES):
+        leaks.append(name)
+    return result
+
+import socket
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+    try:
+        one, other = socket.socketpair(type=kind)
+    except OSError:
+        continue
+    for name in ("\0" + world["nonce"], "/var/run/docker.sock"):
+        attempt("connect", one.connect, name)
+        attempt("send", one.sendto, b"secret", name)
+        attempt("bind", one.bind, "\0own-" + world["nonce"])
+    attempt("listen", one.listen)
+    attempt("descriptor", socket.send_fds, one, [b"x"], [0])
+    syscall("dissolve", (42, 203), one.fileno(), (ctypes.c_short * 8)(), 16)
+attempt("inet", socket.socketpair, socket.AF_INET)
+
+finish()
+

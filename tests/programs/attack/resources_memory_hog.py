@@ -1,0 +1,26 @@
+# name: resources: memory hog
+# tries: to exhaust the machine: its processes, memory, disk, time and patience
+# verdicts: MEMORY_LIMIT
+# time_limit: 3.0 s of CPU
+# ---
+
+import errno, json, os, signal, sys
+world = json.loads(sys.stdin.readline())
+leaks = []
+
+def attempt(name, action, *arguments):
+    """Note it as a leak if the action succeeds; return what it returned."""
+    try:
+        result = action(*arguments)
+    except (OSError, ImportError):
+        return None
+    leaks.append(name)
+    return result
+
+def finish():
+    print("BROKEN:" + ",".join(leaks) if leaks else "HELD")
+
+held = []
+while True:
+    held.append(bytearray(1 << 20))
+

@@ -1,0 +1,58 @@
+# name: secrets: other tests in this process's memory
+# tries: to read what it must not: the host's files, other processes, other tests
+# verdicts: WRONG_ANSWER
+# tests: 3
+# hunts: the last test's expected output, a secret, so HELD is wrong there
+# time_limit: 3.0 s of CPU
+# ---
+
+import errno, json, os, signal, sys
+world = json.loads(sys.stdin.readline())
+leaks = []
+
+def attempt(name, action, *arguments):
+    """Note it as a leak if the action succeeds; return what it returned."""
+    try:
+        result = action(*arguments)
+    except (OSError, ImportError):
+        return None
+    leaks.append(name)
+    return result
+
+def finish():
+    print("BROKEN:" + ",".join(leaks) if leaks else "HELD")
+
+import re
+PATTERN = re.compile(rb"SEC" + rb"RET-[0-9a-f]{16}")
+own = PATTERN.findall(json.dumps(world).encode())
+
+def hunt(name, data):
+    """A leak if the data hold a secret that is not in this test's own input."""
+    if isinstance(data, str):
+        data = data.encode("utf-8", "replace")
+    for secret in set(PATTERN.findall(data)) - set(own):
+        leaks.append(f"{name}:{secret.decode()}")
+
+def regions():
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            place, rights, *_, name = line.split(maxsplit=5) + [""]
+            start, end = (int(edge, 16) for edge in place.split("-"))
+            if rights.startswith("rw") and end - start < 1 << 27 and "vvar" not in line:
+                yield start, end
+try:
+    found = list(regions())
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        for start, end in found:
+            try:
+                memory.seek(start)
+                hunt("memory", memory.read(end - start))
+            except OSError:
+                pass
+except OSError:
+    import ctypes
+    for start, end in found if "found" in globals() else []:
+        hunt("memory", ctypes.string_at(start, end - start))
+
+finish()
+

@@ -1,0 +1,7 @@
+# name: tricks: a forged tag
+# tries: to deceive the judge: by what it prints, how it ends, what it leaves behind
+# verdicts: WRONG_ANSWER
+# function: f
+# time_limit: 3.0 s of CPU
+# ---
+def f(world): return {'': ['HELD', 'HELD']}

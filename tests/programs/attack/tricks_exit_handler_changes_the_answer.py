@@ -1,0 +1,24 @@
+# name: tricks: exit handler changes the answer
+# tries: to deceive the judge: by what it prints, how it ends, what it leaves behind
+# verdicts: WRONG_ANSWER
+# time_limit: 3.0 s of CPU
+# ---
+
+import errno, json, os, signal, sys
+world = json.loads(sys.stdin.readline())
+leaks = []
+
+def attempt(name, action, *arguments):
+    """Note it as a leak if the action succeeds; return what it returned."""
+    try:
+        result = action(*arguments)
+    except (OSError, ImportError):
+        return None
+    leaks.append(name)
+    return result
+
+def finish():
+    print("BROKEN:" + ",".join(leaks) if leaks else "HELD")
+import atexit
+atexit.register(print, 'MORE')
+print('HELD')

@@ -1,0 +1,28 @@
+# name: tricks: exit in a thread
+# tries: to deceive the judge: by what it prints, how it ends, what it leaves behind
+# verdicts: ACCEPTED
+# time_limit: 3.0 s of CPU
+# ---
+
+import errno, json, os, signal, sys
+world = json.loads(sys.stdin.readline())
+leaks = []
+
+def attempt(name, action, *arguments):
+    """Note it as a leak if the action succeeds; return what it returned."""
+    try:
+        result = action(*arguments)
+    except (OSError, ImportError):
+        return None
+    leaks.append(name)
+    return result
+
+def finish():
+    print("BROKEN:" + ",".join(leaks) if leaks else "HELD")
+
+import threading
+thread = threading.Thread(target=sys.exit, args=(3,))
+thread.start()
+thread.join()
+print("HELD")
+

@@ -1,0 +1,32 @@
+# name: tricks: patched builtins
+# tries: to deceive the judge: by what it prints, how it ends, what it leaves behind
+# verdicts: ACCEPTED
+# tests: 3
+# time_limit: 3.0 s of CPU
+# ---
+
+import errno, json, os, signal, sys
+world = json.loads(sys.stdin.readline())
+leaks = []
+
+def attempt(name, action, *arguments):
+    """Note it as a leak if the action succeeds; return what it returned."""
+    try:
+        result = action(*arguments)
+    except (OSError, ImportError):
+        return None
+    leaks.append(name)
+    return result
+
+def finish():
+    print("BROKEN:" + ",".join(leaks) if leaks else "HELD")
+
+import builtins
+if hasattr(builtins, "owned"):
+    leaks.append("builtins-outlived-the-test")
+builtins.owned = True
+for name in ("compile", "open", "exec", "len", "__build_class__"):
+    setattr(builtins, name, lambda *a, **k: None)
+
+finish()
+

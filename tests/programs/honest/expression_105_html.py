@@ -1,0 +1,5 @@
+# name: expression: 105 html
+# input: ""
+# ---
+import html
+print(html.escape("<a>"), html.unescape("&eacute;"))

@@ -1,0 +1,5 @@
+# name: expression: 110 zoneinfo
+# input: ""
+# ---
+import zoneinfo
+print(zoneinfo.ZoneInfo.__name__)

@@ -1,0 +1,5 @@
+# name: reading: /proc/self/fd/0: no last newline
+# input: "3\n1 2 3"
+# ---
+n, *a = map(int, open('/proc/self/fd/0').read().split())
+print(n, sum(a), a)

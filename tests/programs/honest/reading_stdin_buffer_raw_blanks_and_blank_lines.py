@@ -1,0 +1,6 @@
+# name: reading: stdin.buffer.raw: blanks and blank lines
+# input: " 3 \n1  2\t3 \n\n\n"
+# ---
+import sys
+n, *a = map(int, sys.stdin.buffer.raw.readall().split())
+print(n, sum(a), a)

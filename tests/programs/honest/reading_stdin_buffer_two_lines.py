@@ -1,0 +1,6 @@
+# name: reading: stdin.buffer: two lines
+# input: "3\n1 2 3\n"
+# ---
+import sys
+n, *a = map(int, sys.stdin.buffer.read().split())
+print(n, sum(a), a)

@@ -1,0 +1,5 @@
+# name: script: exit with a text
+# input: "5\r\n7 8\r\nend\r\n"
+# ---
+import sys
+print(1); sys.exit('bad')

@@ -1,0 +1,4 @@
+# name: script: GeneratorExit raised
+# input: "5\r\n7 8\r\nend\r\n"
+# ---
+print(1); raise GeneratorExit

@@ -1,0 +1,5 @@
+# name: script: KeyboardInterrupt raised
+# input: "5\r\n7 8\r\nend\r\n"
+# ---
+print(1)
+raise KeyboardInterrupt

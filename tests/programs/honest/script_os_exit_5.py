@@ -1,0 +1,5 @@
+# name: script: os._exit 5
+# input: "5\r\n7 8\r\nend\r\n"
+# ---
+import os
+print(1, flush=True); os._exit(5)

@@ -1,0 +1,5 @@
+# name: script: raise SystemExit
+# input: "5\r\n7 8\r\nend\r\n"
+# ---
+print(1)
+raise SystemExit

@@ -1,0 +1,6 @@
+# name: script: stdout closed
+# input: "5\r\n7 8\r\nend\r\n"
+# ---
+import sys
+print(1)
+sys.stdout.close()

@@ -1,0 +1,5 @@
+# name: sources: a byte order mark
+# input: ""
+# output: "é\n"
+# ---
+﻿print('é')

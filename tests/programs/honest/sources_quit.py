@@ -1,0 +1,6 @@
+# name: sources: quit
+# input: ""
+# output: "1\n"
+# ---
+print(1)
+quit()
