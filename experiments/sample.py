@@ -10,6 +10,7 @@ from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig, RewardError, length_penalty, reward
 from experiments.errors import UserError
 
+
 @dataclass(frozen=True, slots=True)
 class PromptedProblem:
     """A problem with its prompt in tokens."""

@@ -185,7 +185,7 @@ class TrainConfig:
     reference_every: PositiveInt | None = None
     # replace zero-variance groups by further problems' (dynamic sampling); both are in the budget
     resample_zero_variance: bool = False
-    # band: draw solved and unsolved problems seldom (experiments/rollout/curriculum.py)
+    # band: draw solved and unsolved problems seldom (experiments/rollout/problem_order.py)
     curriculum: Literal["none", "band"] = "none"
     # responses cut at max_response_tokens: rewarded as they are, or left out of the loss
     truncation: Literal["reward_as_is", "mask"] = "reward_as_is"

@@ -85,14 +85,19 @@ class ReplayBuffer:
         """The rows; a table never changes."""
         return self._table
 
-    def load_state_dict(self, state: dict[str, Any], table: pa.Table) -> None:
-        """Restore `state_dict` and `table`. Raises UserError if a source has changed."""
+    def load_rows(self, table: pa.Table) -> None:
+        """Restore the `table` of a checkpoint, before `load_state_dict`."""
+        self._set_rows(table, np.arange(len(table)))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned. Raises UserError if a source has changed."""
         for source, (digest, left_out) in zip(self.sources, state["sources"], strict=True):
             if source.digest != digest:
                 raise UserError(f"{source}: it has changed since the checkpoint; restore it")
             source.left_out = Counter(left_out)
-        self._set_rows(table, state["ids"].numpy(), state["uses"].numpy())
-        self._alive = state["alive"].numpy()
+        # copies, since a checkpoint is mapped from its file
+        self._ids, self._uses = state["ids"].numpy().copy(), state["uses"].numpy().copy()
+        self._alive = state["alive"].numpy().copy()
         self._next, self._seen = state["next"], dict.fromkeys(state["seen"])
         self.counts = Counter(state["counts"])
         self.costs.load_state_dict(state["charges"])

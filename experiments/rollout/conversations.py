@@ -221,9 +221,7 @@ def _answer(
     passed = []
     for one, tests, answer, judgement in zip(going, public, answers, judgements(), strict=True):
         one.answer(answer, judgement)
-        if tests is None or tests is one.prompt.problem:
-            one.end()
-        elif judgement.verdict is Verdict.INFRA_ERROR:
+        if tests is None or tests is one.prompt.problem or judgement.verdict is Verdict.INFRA_ERROR:
             one.end()
         elif judgement.verdict is Verdict.ACCEPTED:
             one.end(judgement)

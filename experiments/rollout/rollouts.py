@@ -177,7 +177,7 @@ class Rollouts:
     @property
     def judging_stats(self) -> list[JudgeStats]:
         """The cost of judging offline and replayed programs."""
-        offline = [] if self.offline is None else [self.offline.judging_stats]
+        offline = [] if self.offline is None else [self.offline.costs.stats]
         return offline if self.replay is None else [*offline, self.replay.costs.stats]
 
     @property

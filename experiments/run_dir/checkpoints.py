@@ -16,10 +16,11 @@ import hashlib
 import json
 import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import torch
 
 from envs.problem import Judgement, Verdict
@@ -33,8 +34,9 @@ class Damaged(Exception):
     """A state differs from the one written; the message says how."""
 
 
-def write(folder: Path, state: dict[str, Any]) -> None:
+def write(folder: Path, state: dict[str, Any], tables: Mapping[str, pa.Table]) -> None:
     """Write the state beside the weights in `folder`. Raises OSError, e.g. on a full disk."""
+    state = state | {"tables": {name: _as_bytes(table) for name, table in tables.items()}}
     try:
         torch.save(state, folder / STATE)
     except RuntimeError as error:
@@ -56,8 +58,8 @@ def tensors(folder: Path) -> dict[str, Any]:
 def latest(run: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
     """Read the last undamaged state in a run folder; None if there is none.
 
-    It comes with its `folder`, which is hidden if the run was killed just before its rename, and
-    without its `tensors`. Each damaged state is reported to `say` and skipped.
+    It comes with its `tables`, without its `tensors`, and with its `folder`, which is hidden if the
+    run was killed just before its rename. Each damaged state is reported to `say` and skipped.
     """
     seals = sorted(run.glob(f"checkpoints/*/{SEAL}"), key=lambda seal: step_of(seal))
     for folder in (seal.parent for seal in reversed(seals)):
@@ -67,7 +69,9 @@ def latest(run: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
             say(f"{folder}: damaged ({error}); using the checkpoint before it, if there is one")
             continue
         state.pop("tensors", None)
-        return state | {"folder": folder}
+        buffers = {name: pa.py_buffer(one.numpy()) for name, one in state["tables"].items()}
+        tables = {name: pa.ipc.open_stream(each).read_all() for name, each in buffers.items()}
+        return state | {"folder": folder, "tables": tables}
     return None
 
 
@@ -91,6 +95,14 @@ def _read(folder: Path) -> dict[str, Any]:
 def _load(folder: Path) -> dict[str, Any]:
     with torch.serialization.safe_globals(PLAIN_TYPES):
         return torch.load(folder / STATE, map_location="cpu", weights_only=True, mmap=True)
+
+
+def _as_bytes(table: pa.Table) -> torch.Tensor:
+    """Return a table as an Arrow stream, (bytes,) uint8, which is read where it is mapped."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return torch.frombuffer(bytearray(sink.getvalue()), dtype=torch.uint8)
 
 
 def _hash(file: Path) -> str:

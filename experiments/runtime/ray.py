@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from experiments.engines.base import Engine
     from experiments.engines.weight_sync import WeightSync
     from experiments.policy.policy import Policy
-    from experiments.rollout.batch_sources import BatchSource
+    from experiments.rollout.rollouts import BatchSource
     from experiments.rollout.environments import Environments
 
 START_ATTEMPTS = 4  # to start a cluster of this run's own

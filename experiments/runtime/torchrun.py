@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
     from experiments.engines.weight_sync import WeightSync
     from experiments.policy.policy import Policy, WeightSource
-    from experiments.rollout.batch_sources import BatchSource
+    from experiments.rollout.rollouts import BatchSource
     from experiments.rollout.environments import Environments
     from experiments.runtime.ray import Ray
 
