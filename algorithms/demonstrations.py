@@ -56,9 +56,9 @@ class DemonstrationMix(Algorithm):
 class LUFFYOptions(Options):
     """Options of LUFFY."""
 
-    shaping: PositiveFloat = 0.1  # γ of p/(p + γ), the demonstrations' ratio
-    entropy_coef: NonNegativeFloat = 1e-3  # weight of the entropy bonus
-    constant_length: PositiveInt = 64  # the divisor of a response's token sum
+    shaping: PositiveFloat
+    entropy_coef: NonNegativeFloat
+    constant_length: PositiveInt
 
 
 class LUFFY(DemonstrationMix):
@@ -99,11 +99,9 @@ class LUFFY(DemonstrationMix):
 class CHORDOptions(Options):
     """Options of CHORD."""
 
-    imitation_share: Share = (
-        0.1  # μ, the demonstrations' share of the loss; the paper's falls to 0.1
-    )
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
+    imitation_share: Share
+    clip_low: BelowOne
+    clip_high: PositiveFloat
 
 
 class CHORD(DemonstrationMix):
@@ -151,9 +149,9 @@ class CHORD(DemonstrationMix):
 class SRFTOptions(Options):
     """Options of SRFT."""
 
-    demonstration_coef: NonNegativeFloat = 0.5  # weight of −log π of demonstrations, times e^−H
-    success_coef: NonNegativeFloat = 0.1  # weight of −log π of own successes, times e^H
-    max_lag: NonNegativeInt = 0  # greatest staleness in steps, since there is no ratio
+    demonstration_coef: NonNegativeFloat
+    success_coef: NonNegativeFloat
+    max_lag: NonNegativeInt
 
 
 class SRFT(DemonstrationMix):

@@ -44,23 +44,21 @@ if TYPE_CHECKING:
 class GRPOConfig(Options):
     """Options of GRPO; the defaults are the original paper's form."""
 
-    scale_by_std: bool = True  # false: Dr.GRPO's plain difference to the mean (2503.20783)
-    aggregate: Aggregate = "sequence_mean"  # how the loss averages over tokens and responses
-    constant_length: PositiveInt = 64  # aggregate=constant: the divisor, in tokens
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high; DAPO's is above clip_low
-    kl: KLKind = "k3"  # estimator of the KL in the loss
-    kl_coef: NonNegativeFloat = 0.02  # weight of the KL; 0 loads no reference
-    zero_variance: Literal["keep", "drop"] = (
-        "keep"  # groups whose rewards are all equal: kept, or dropped
-    )
+    scale_by_std: bool
+    aggregate: Aggregate
+    constant_length: PositiveInt
+    clip_low: Annotated[float, Field(gt=0, lt=1)]
+    clip_high: PositiveFloat
+    kl: KLKind
+    kl_coef: NonNegativeFloat
+    zero_variance: Literal["keep", "drop"]
 
 
 def group_advantages(
     rewards: Tensor,
     group_size: int,
     *,
-    scale_by_std: bool = GRPOConfig.scale_by_std,
+    scale_by_std: bool = True,
     keep: Tensor | None = None,
 ) -> Tensor:
     """(r − mean of the group) / (std of the group + 1e-6) → (batch,), the std Bessel-corrected.
@@ -136,7 +134,7 @@ class GRPO(Algorithm):
 class CPPOOptions(GRPOConfig):
     """Options of CPPO: GRPO's, and"""
 
-    prune: Annotated[float, Field(ge=0, lt=1)] = 0.5  # share of each group that is dropped
+    prune: Annotated[float, Field(ge=0, lt=1)]
 
 
 class CPPO(GRPO):

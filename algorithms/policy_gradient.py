@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 class GroupOptions(Options):
     """Common options."""
 
-    aggregate: Aggregate = "token_mean"  # how the loss averages over tokens and responses
-    constant_length: PositiveInt = 1  # aggregate=constant: the divisor; 1 sums a response's tokens
+    aggregate: Aggregate
+    constant_length: PositiveInt
 
 
 class GroupReinforce(Algorithm):
@@ -99,8 +99,8 @@ def centred(batch: Batch, rewards: Tensor) -> Tensor:
 class RLOOOptions(GroupOptions):
     """Options of RLOO."""
 
-    kl_coef: NonNegativeFloat = 0.03  # weight of a response's k1 in its reward; 0: no reference
-    max_lag: NonNegativeInt = 0  # greatest staleness in steps, since there is no ratio
+    kl_coef: NonNegativeFloat
+    max_lag: NonNegativeInt
 
 
 class RLOO(GroupReinforce):
@@ -135,9 +135,9 @@ class RLOO(GroupReinforce):
 class ReinforcePPOptions(Options):
     """Options of REINFORCE++."""
 
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
-    kl_coef: NonNegativeFloat = 0.01  # weight of each token's k1 in the reward; 0: no reference
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+    kl_coef: NonNegativeFloat
 
 
 class ReinforcePP(Algorithm):
@@ -180,8 +180,8 @@ class ReinforcePP(Algorithm):
 class OPMDOptions(GroupOptions):
     """Options of OPMD."""
 
-    tau: PositiveFloat = 1.0  # weight of the KL to the rollout policy; to first order: 1/(1 + τ)
-    baseline: Literal["mean", "log_mean_exp"] = "mean"  # of a group: mean R or τ log mean e^{R/τ}
+    tau: PositiveFloat
+    baseline: Literal["mean", "log_mean_exp"]
 
 
 class OPMD(GroupReinforce):
@@ -215,7 +215,7 @@ class OPMD(GroupReinforce):
 class AsymREOptions(GroupOptions):
     """Options of AsymRE."""
 
-    delta_v: float = -0.1  # δV, added to the group's mean; ≥ 0 loses support off-policy (the paper)
+    delta_v: float
 
 
 class AsymRE(GroupReinforce):
@@ -244,7 +244,7 @@ ROUNDING = 1e-3
 class TOPROptions(GroupOptions):
     """Options of TOPR."""
 
-    baseline: float = 0.5  # c of R − c, in units of reward
+    baseline: float
 
 
 class TOPR(GroupReinforce):
@@ -291,9 +291,9 @@ class TOPR(GroupReinforce):
 class PassAtKOptions(GroupOptions):
     """Options of PKPO and Pass@k training."""
 
-    k: PositiveInt = 4  # of the pass@k that is trained; at most train.group_size
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
+    k: PositiveInt
+    clip_low: BelowOne
+    clip_high: PositiveFloat
 
 
 def miss_probability(n: Tensor, wrong: Tensor, k: int) -> Tensor:

@@ -47,9 +47,7 @@ MIN_CRITIC_RATE = 1e-5
 class CriticRateOptions(Options):
     """Learning rate of a critic."""
 
-    # of the critic; null: learning_rate, but at least 1e-5. The head starts at zero. At the 1e-6 of
-    # a pretrained policy it would take 10,000 steps to a value of 0.01 for each unit of its input.
-    critic_learning_rate: PositiveFloat | None = None
+    critic_learning_rate: PositiveFloat | None
 
     @property
     def critic_rate(self) -> float:
@@ -63,20 +61,17 @@ class CriticRateOptions(Options):
 class CriticOptions(CriticRateOptions):
     """Placement and learning rate of a critic."""
 
-    # separate: own copy of the backbone; shared: a head on the policy
-    critic: Literal["separate", "shared"] = "separate"
+    critic: Literal["separate", "shared"]
 
 
 @dataclass
 class ValueOptions(CriticRateOptions):
     """The critic, its training and its part of the loss."""
 
-    # separate: own copy of the backbone; shared: a head on the policy; none: V = 0, a control whose
-    # advantages are sums of rewards
-    critic: Literal["separate", "shared", "none"] = "separate"
-    critic_warmup: NonNegativeInt = 0  # number of first batches, which train the critic alone
-    value_coef: NonNegativeFloat = 0.5  # weight of the value loss beside the policy's
-    value_clip: PositiveFloat = 0.2  # ε_v, bound of a value's change, in units of reward
+    critic: Literal["separate", "shared", "none"]
+    critic_warmup: NonNegativeInt
+    value_coef: NonNegativeFloat
+    value_clip: PositiveFloat
 
     def __post_init__(self) -> None:
         if self.critic == "none" and self.critic_learning_rate is not None:
@@ -90,16 +85,14 @@ class ValueOptions(CriticRateOptions):
 class PPOConfig(ValueOptions):
     """Options of PPO."""
 
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
-    gamma: Share = 1.0  # discount of each token
-    lam: Share = 1.0  # λ of GAE; 1 is reward-to-go minus value
-    kl_coef: NonNegativeFloat = 0.02  # β_kl of the k1 penalty in the reward; 0 loads no reference
-    entropy_coef: NonNegativeFloat = 0.0  # weight of the entropy bonus
-    # whether an answer is penalised by its mean log-ratio, as in RLEF; false: by the sum
-    kl_mean: bool = False
-    # what a value and an advantage are of: token: each token; turn: each answer, as in RLEF
-    value_unit: Literal["token", "turn"] = "token"
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+    gamma: Share
+    lam: Share
+    kl_coef: NonNegativeFloat
+    entropy_coef: NonNegativeFloat
+    kl_mean: bool
+    value_unit: Literal["token", "turn"]
 
 
 def gae(
@@ -107,8 +100,8 @@ def gae(
     values: Tensor,
     mask: Tensor,
     *,
-    gamma: float = PPOConfig.gamma,
-    lam: float | Tensor = PPOConfig.lam,
+    gamma: float = 1.0,
+    lam: float | Tensor = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimation (1506.02438, eq. 16) over response tokens only.
 
@@ -135,8 +128,8 @@ def turn_gae(
     values: Tensor,
     mask: Tensor,
     *,
-    gamma: float = PPOConfig.gamma,
-    lam: float = PPOConfig.lam,
+    gamma: float = 1.0,
+    lam: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """GAE whose actions are answers: as `gae`, with values[t] read at each answer's first token.
 
@@ -168,8 +161,8 @@ def clipped_surrogate(
     advantages: Tensor,
     mask: Tensor,
     *,
-    clip_low: float = PPOConfig.clip_low,
-    clip_high: float = PPOConfig.clip_high,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
     weights: Tensor | None = None,
 ) -> Tensor:
     """Mean over tokens of −w min(ρ A, clip(ρ, 1 − ε_low, 1 + ε_high) A) → scalar (eq. 7)."""
@@ -183,7 +176,7 @@ def value_loss(
     returns: Tensor,
     mask: Tensor,
     *,
-    clip: float = PPOConfig.value_clip,
+    clip: float = 0.2,
 ) -> Tensor:
     """½ max((V − R)², (clip(V, V_old ± ε_v) − R)²), mean over tokens → scalar."""
     values, old_values, returns = (x.masked_fill(~mask, 0.0) for x in (values, old_values, returns))

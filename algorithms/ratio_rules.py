@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class RatioOptions(GroupOptions):
     """Common options."""
 
-    scale_by_std: bool = True  # true: GRPO's advantage; false: the plain difference to the mean
+    scale_by_std: bool
 
 
 class RatioObjective(GroupReinforce):
@@ -68,8 +68,8 @@ class RatioObjective(GroupReinforce):
 class ClipOptions(RatioOptions):
     """Bounds of the ratio, 1 − clip_low and 1 + clip_high."""
 
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.2  # ρ is clipped above 1 + clip_high
+    clip_low: BelowOne
+    clip_high: PositiveFloat
 
 
 class GSPO(RatioObjective):
@@ -104,7 +104,7 @@ class GSPO(RatioObjective):
 class CISPOOptions(RatioOptions):
     """Options of CISPO."""
 
-    cap: PositiveFloat = 5.0  # bound of a token's weight ρ
+    cap: PositiveFloat
 
 
 class CISPO(RatioObjective):
@@ -130,13 +130,11 @@ class CISPO(RatioObjective):
 class RECOptions(ClipOptions):
     """Options of REC."""
 
-    scale_by_std: bool = False
-    # tokens with a gradient. one: as under PPO's clip; two: ρ in the band; ring: also those far out
-    # on the good side
-    side: Literal["one", "two", "ring"] = "one"
-    importance: bool = False  # weigh each token by its ratio
-    ring_low: BelowOne = 0.6  # side=ring: also tokens with A ≥ 0 and ρ ≤ 1 − ring_low
-    ring_high: PositiveFloat = 2.0  # side=ring: also tokens with A ≤ 0 and ρ ≥ 1 + ring_high
+    scale_by_std: bool
+    side: Literal["one", "two", "ring"]
+    importance: bool
+    ring_low: BelowOne
+    ring_high: PositiveFloat
 
 
 class REC(RatioObjective):
@@ -181,9 +179,9 @@ class REC(RatioObjective):
 class DPPOOptions(RatioOptions):
     """Options of DPPO."""
 
-    scale_by_std: bool = False
-    threshold: BelowOne = 0.2  # bound of |π − μ| of a token
-    quadratic_coef: NonNegativeFloat = 1e-3  # weight of log² ρ on all tokens
+    scale_by_std: bool
+    threshold: BelowOne
+    quadratic_coef: NonNegativeFloat
 
 
 class DPPO(RatioObjective):
@@ -212,10 +210,9 @@ class DPPO(RatioObjective):
 class RePOOptions(ClipOptions):
     """Options of RePO."""
 
-    aggregate: Aggregate = "sequence_mean"
-    replay_coef: NonNegativeFloat = 1.0  # weight of the replayed responses' terms
-    # mean and std of a group's rewards: separate for fresh and replayed responses, or of all
-    baseline: Literal["split", "mixed"] = "split"
+    aggregate: Aggregate
+    replay_coef: NonNegativeFloat
+    baseline: Literal["split", "mixed"]
 
 
 class RePO(RatioObjective):
@@ -257,15 +254,13 @@ class RePO(RatioObjective):
 class ReMixOptions(ClipOptions):
     """Options of ReMix; clip_low and clip_high are its band's distance from π_k/μ."""
 
-    aggregate: Aggregate = "sequence_mean"
-    kl: KLKind = "k3"  # estimator of the KL in the loss
-    kl_coef: NonNegativeFloat = 0.02  # β, weight of both KLs together; 0 loads no reference
-    base_from: NonNegativeInt = 50  # batches in which the whole KL is to the base
-    base_every: PositiveInt = 10  # then the base's weight falls by a tenth every N batches
-    base_least: Share = 0.5  # least weight of the base's KL
-    reincarnate_at: PositiveInt | None = (
-        50  # batches after which the policy becomes the base; null: never
-    )
+    aggregate: Aggregate
+    kl: KLKind
+    kl_coef: NonNegativeFloat
+    base_from: NonNegativeInt
+    base_every: PositiveInt
+    base_least: Share
+    reincarnate_at: PositiveInt | None
 
 
 class ReMix(RatioObjective):
@@ -397,12 +392,12 @@ class AdaptiveClip(BatchObjective):
 class BAPOOptions(ClipOptions):
     """Options of BAPO; its bounds start at 1 − clip_low = 0.6 and 1 + clip_high = 1.2."""
 
-    clip_low: BelowOne = 0.4  # the lower bound of ρ starts at 1 − clip_low
-    clip_low_end: BelowOne = 0.1  # the lower bound ends at 1 − clip_low_end
-    clip_high_end: PositiveFloat = 2.0  # the upper bound ends at 1 + clip_high_end
-    step: PositiveFloat = 0.05  # by which a bound moves at once
-    balance: NonNegativeFloat = 1.0  # least ratio of the positive tokens' share to the negative's
-    dual_clip: Annotated[float, Field(gt=1)] = 3.0  # A < 0: no gradient where ρ exceeds it
+    clip_low: BelowOne
+    clip_low_end: BelowOne
+    clip_high_end: PositiveFloat
+    step: PositiveFloat
+    balance: NonNegativeFloat
+    dual_clip: Annotated[float, Field(gt=1)]
 
 
 class BAPO(AdaptiveClip):
@@ -440,9 +435,9 @@ class BAPO(AdaptiveClip):
 class M2POOptions(ClipOptions):
     """Options of M2PO; its tightest bounds are 1 − clip_low = 0.7 and 1 + clip_high = 1.5."""
 
-    clip_low: BelowOne = 0.3  # the lower bound of ρ is at most 1 − clip_low
-    clip_high: PositiveFloat = 0.5  # the upper bound is at least 1 + clip_high
-    second_moment: PositiveFloat = 0.04  # bound of the mean of log² ρ, nats²
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+    second_moment: PositiveFloat
 
 
 class M2PO(AdaptiveClip):
@@ -493,8 +488,8 @@ def token_count(batch: Batch, share: float) -> int:
 class KLCovOptions(RatioOptions):
     """Options of KL-Cov."""
 
-    share: Share = 2e-3  # share of the tokens with a KL: those of the greatest covariance
-    kl_coef: NonNegativeFloat = 1.0  # weight of |log π − log μ| on these tokens
+    share: Share
+    kl_coef: NonNegativeFloat
 
 
 class KLCov(BatchObjective):
@@ -523,11 +518,11 @@ class KLCov(BatchObjective):
 class ClipCovOptions(ClipOptions):
     """Options of Clip-Cov."""
 
-    clip_low: Share = 1.0  # ρ is clipped below 1 − clip_low; 1: no bound below
-    clip_high: PositiveFloat = 1.0  # ρ is clipped above 1 + clip_high
-    share: Share = 2e-4  # share of the tokens that are left out, drawn from the band
-    cov_low: PositiveFloat = 1.0  # least covariance of the band
-    cov_high: PositiveFloat = 5.0  # greatest covariance of the band
+    clip_low: Share
+    clip_high: PositiveFloat
+    share: Share
+    cov_low: PositiveFloat
+    cov_high: PositiveFloat
 
 
 class ClipCov(BatchObjective):

@@ -53,10 +53,9 @@ Anchor = Literal["reference", "behaviour"]
 class SquaredRegressionOptions(Options):
     """Options of GVPO, TBA and CoPG."""
 
-    beta: PositiveFloat = 0.1  # weight of the log-ratio against the reward, in units of reward
-    # of the squares of a group. variance: GVPO's; balance: TBA's; pairs: CoPG's
-    scale: Literal["variance", "balance", "pairs"] = "variance"
-    anchor: Anchor = "reference"  # of the log-ratio; behaviour, the rollout policy: no optimum
+    beta: PositiveFloat
+    scale: Literal["variance", "balance", "pairs"]
+    anchor: Anchor
 
 
 def anchor_sum(logp: Tensor, batch: Batch, anchor: Anchor) -> Tensor:
@@ -114,9 +113,9 @@ class SquaredRegression(Algorithm):
 class AStarPOOptions(Options):
     """Options of A*-PO."""
 
-    beta: PositiveFloat = 1e-3  # weight of the log-ratio, the paper's β2
-    value_beta: PositiveFloat = 0.5  # β of the soft value, the paper's β1
-    q0_samples: PositiveInt = 8  # reference responses to each prompt for the soft value
+    beta: PositiveFloat
+    value_beta: PositiveFloat
+    q0_samples: PositiveInt
 
 
 class AStarPO(Algorithm):
@@ -148,7 +147,7 @@ class AStarPO(Algorithm):
 class KimiOptions(Options):
     """Options of Kimi's policy mirror descent."""
 
-    tau: PositiveFloat = 0.01  # weight of the squared log-ratio; unpublished, OpenKimi's
+    tau: PositiveFloat
 
 
 class Kimi(Algorithm):
@@ -181,8 +180,8 @@ class Kimi(Algorithm):
 class DROOptions(CriticOptions):
     """Options of DRO-V."""
 
-    beta: PositiveFloat = 1.0  # weight of the log-ratio, in units of reward; the paper's τ
-    value_coef: NonNegativeFloat = 1.0  # weight of the value's part
+    beta: PositiveFloat
+    value_coef: NonNegativeFloat
 
 
 def prompt_value(values: Tensor, mask: Tensor) -> Tensor:
@@ -231,7 +230,7 @@ class DRO(Algorithm):
 class PairOptions(Options):
     """Common options."""
 
-    beta: PositiveFloat = 0.1  # weight of the log-ratio against the preference
+    beta: PositiveFloat
 
 
 class PreferenceLoss(Algorithm):
@@ -308,9 +307,9 @@ class IPO(PreferenceLoss):
 class RSOOptions(PairOptions):
     """Options of RSO."""
 
-    beta: PositiveFloat = 0.05  # weight of the log-ratio against the preference, the paper's γ
-    samples: PositiveInt = 8  # drawn from each group by rejection; the paper's groups have 64
-    sampling_beta: PositiveFloat = 0.5  # β of the optimum that the draw imitates
+    beta: PositiveFloat
+    samples: PositiveInt
+    sampling_beta: PositiveFloat
 
 
 class RSO(PreferenceLoss):

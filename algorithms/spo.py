@@ -37,22 +37,14 @@ Exponent = Literal["q_over_beta", "q"]
 class SPOConfig(Options):
     """Options of SPO."""
 
-    beta: PositiveFloat = 0.1  # weight of the KL, in units of reward
-    # distance of Q_T from r: cross-entropy of success, (Q_T − r)² or Huber(Q_T − r)
-    loss: LossKind = "cross_entropy"
-    # loss=cross_entropy only: the probability of success is exp((Q − r_max)/β), or exp(Q − r_max)
-    exponent: Exponent = "q_over_beta"
-    # loss=cross_entropy only, in log-probability of success: bound of a failure's slope, which
-    # diverges at the best Q
-    slope_bound: Annotated[float, Field(ge=1)] = 1.0
-    # loss=cross_entropy only, in log-probability of success: how far below the best Q a success's
-    # slope starts to fall to 0; with exponent=q each nat is 1/β nats of log π/π_ref
-    slope_width: PositiveFloat = 1.0
-    # loss=advantage only: linear beyond this error, in units of reward
-    huber_width: PositiveFloat = 0.1
-    # the prompt's soft value: the paper's is monte_carlo; on MiniContests group learns far more
-    q0: Literal["monte_carlo", "group", "online"] = "group"
-    q0_samples: PositiveInt = 16  # q0=monte_carlo|online: reference responses to each prompt
+    beta: PositiveFloat
+    loss: LossKind
+    exponent: Exponent
+    slope_bound: Annotated[float, Field(ge=1)]
+    slope_width: PositiveFloat
+    huber_width: PositiveFloat
+    q0: Literal["monte_carlo", "group", "online"]
+    q0_samples: PositiveInt
 
     def __post_init__(self) -> None:
         if self.exponent == "q" and self.loss != "cross_entropy":
@@ -165,10 +157,10 @@ def spo_loss(
     beta: float,
     kind: LossKind,
     reward_high: float = 0.0,
-    exponent: Exponent = SPOConfig.exponent,
-    slope_bound: float = SPOConfig.slope_bound,
-    slope_width: float = SPOConfig.slope_width,
-    huber_width: float = SPOConfig.huber_width,
+    exponent: Exponent = "q_over_beta",
+    slope_bound: float = 1.0,
+    slope_width: float = 1.0,
+    huber_width: float = 0.1,
 ) -> Tensor:
     """Mean over responses of the distance between Q_T and the reward → scalar.
 

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 class APAOptions(ValueOptions):
     """Options of APA."""
 
-    beta: PositiveFloat = 0.1  # weight of the log-ratio against the advantage, the paper's λ
-    gamma: Share = 1.0  # discount of each token
-    lam: Share = 0.95  # λ of GAE
-    kl_coef: NonNegativeFloat = 0.02  # weight of the k1 penalty in the reward; 0 loads no reference
+    beta: PositiveFloat
+    gamma: Share
+    lam: Share
+    kl_coef: NonNegativeFloat
 
 
 class APA(ValueObjective):
@@ -81,11 +81,11 @@ class APA(ValueObjective):
 class VAPOOptions(ValueOptions):
     """Options of VAPO."""
 
-    critic_warmup: NonNegativeInt = 50  # number of first batches, which train the critic alone
-    clip_low: BelowOne = 0.2  # ρ is clipped below 1 − clip_low
-    clip_high: PositiveFloat = 0.28  # ρ is clipped above 1 + clip_high
-    length_factor: PositiveFloat = 0.05  # α of the policy's λ = 1 − 1/(α T)
-    imitation_coef: NonNegativeFloat = 0.1  # weight of the accepted responses' mean −log π
+    critic_warmup: NonNegativeInt
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+    length_factor: PositiveFloat
+    imitation_coef: NonNegativeFloat
 
 
 def length_adaptive_lam(length: Tensor, length_factor: float) -> Tensor:
@@ -169,9 +169,8 @@ class PFPPO(PPO):
 class PPOEWMAOptions(PPOConfig):
     """Options of PPO-EWMA: PPO's, and"""
 
-    # β_prox of the proximal policy, which is 1/(1 − decay) − 1 steps old on average
-    decay: Annotated[float, Field(ge=0, lt=1)] = 0.889
-    ratio_cap: PositiveFloat = 100.0  # greatest π/μ
+    decay: Annotated[float, Field(ge=0, lt=1)]
+    ratio_cap: PositiveFloat
 
 
 class PPOEWMA(PPO):

@@ -34,8 +34,13 @@ from analysis.metrics import further_metrics, reported_metrics
 from analysis.models import EvaluatedModel, common_ks, evaluated_models
 from analysis.packed import experiment_of_packed
 from analysis.runs import RunError, experiment_of, find_runs, is_packed, load_run, runs_of_arms
-from envs.command_line.command_help import print_help, quiet_when_unread, wants_help
-from envs.command_line.config_parsing import did_you_mean, parse_arguments
+from envs.command_line import (
+    did_you_mean,
+    parse_arguments,
+    print_help,
+    quiet_when_unread,
+    wants_help,
+)
 
 HELP = """\
 Compare two groups of runs: paired differences on the seeds and problems of both.

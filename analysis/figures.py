@@ -21,7 +21,7 @@ import pandas as pd
 from analysis.budgets import TRAINING_METRICS, WINDOWS, X_AXES, TrainingMetric, thinned
 from analysis.metrics import DISTINCT, TITLES
 from analysis.rendering import Row, count, fitting_unit, missing, records
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 COLOURS = 6
 MARKERS = ("circle", "square", "triangle", "diamond", "wedge", "plus")

@@ -11,10 +11,8 @@
     turns.parquet    a row per run, evaluation and problem, `analysis.turns.counts.COLUMNS`: only of
                      studies with conversations of several turns
     SHA256SUMS       of the files above, for `sha256sum -c`
-    sentences.yaml   by hand: sentences of pages whose numbers `python -m experiments.studies.check`
-                     recomputes
 
-`experiments.studies.pack` writes it. Its runs have samples that stand for the counts
+`analysis.results` writes it. Its runs have samples that stand for the counts
 (`analysis.load.stand_in_samples`), from which a report computes what it computes from run folders.
 """
 
@@ -39,7 +37,6 @@ RUNS, METRICS = "runs.parquet", "metrics.parquet"
 TRAINING = "training.parquet"  # studies packed before it was introduced have none
 TURNS = "turns.parquet"
 ARMS, CONTRASTS = "arms.json", "contrasts.json"
-SENTENCES = "sentences.yaml"
 RECORDED_EVERY_STEP = ("reward_mean", "kl_ref")  # in METRICS at evaluated steps, else in TRAINING
 
 
@@ -188,7 +185,7 @@ def check_files(folder: Path) -> None:
 
 def study_file(folder: Path) -> Path:
     """Return the study's YAML in a packed study. Raises RunError if it is not exactly one."""
-    files = [file for file in sorted(folder.glob("*.yaml")) if file.name != SENTENCES]
+    files = sorted(folder.glob("*.yaml"))
     if len(files) != 1:
         raise RunError(f"{folder}: {len(files)} studies (*.yaml) in place of one; pack it again")
     return files[0]

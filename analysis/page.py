@@ -43,7 +43,7 @@ from analysis.settings import (
     shared_values,
 )
 from analysis.turns import TURN_TABLES, turn_plan
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 FOLDER = Path(__file__).parent / "web"
 STYLES = ("figures", "style", "reading")  # later ones have exceptions for narrow screens

@@ -25,7 +25,7 @@ from analysis.metrics import (
 )
 from analysis.packed import mean_count
 from analysis.runs import Contrast, RunError, load_run
-from envs.command_line.readable import readable
+from envs.readable import readable
 
 NOTHING = "–"
 NO_WIDTH = 1e-9  # an interval narrower than this has no width beyond rounding

@@ -36,9 +36,14 @@ from analysis.runs import FILES, RunError, experiment_of, find_runs, is_packed
 from analysis.settings import settings_table
 from analysis.tables import health
 from analysis.turns import TURN_TABLES, turn_tables
-from envs.command_line.command_help import print_help, quiet_when_unread, wants_help
-from envs.command_line.config_parsing import did_you_mean, parse_arguments
-from envs.command_line.readable import readable
+from envs.command_line import (
+    did_you_mean,
+    parse_arguments,
+    print_help,
+    quiet_when_unread,
+    wants_help,
+)
+from envs.readable import readable
 
 HELP = """\
 Make a report of run folders: tables, figures and one HTML page.

@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from envs.command_line.readable import readable
 from envs.judge.checkers import comparable
 from envs.problem import Judgement, Problem, Verdict
+from envs.readable import readable
 from envs.tasks.prompts import TEMPLATES, FeedbackTemplate
 from envs.tasks.strength import python_texts, shown_tests
 

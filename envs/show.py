@@ -28,13 +28,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.readable import MAX_ERROR_CHARS, readable
+from envs.command_line import quiet_when_unread
 from envs.environment import Submission
 from envs.feedback import Feedback
 from envs.judge.extract import MAX_RESPONSE_CHARS, as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Verdict
+from envs.readable import MAX_ERROR_CHARS, readable
 from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import SandboxError
 from envs.tasks import open_task
@@ -191,7 +191,11 @@ def find_problem(config: TaskConfig, part: str) -> tuple[Problem, Task]:
     if len(matches) == 1:
         problems, index = places[matches[0]]
         return problems[index], task
-    count = f"{len(matches)} problems match; for example" if matches else "no problem matches"
+    count = (
+        f"{len(matches)} problems match; for example"
+        if matches
+        else "no problem matches; for example"
+    )
     near = matches or difflib.get_close_matches(part, places, n=_MAX_SUGGESTED) or list(places)
     raise ValueError(f"problem={part}: {count} {', '.join(near[:_MAX_SUGGESTED])}")
 

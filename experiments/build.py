@@ -17,8 +17,8 @@ from envs.import_by_name import load_function
 from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.task import Task
+from experiments.config.checks import accepts_missing_logprobs
 from experiments.config.schema import RunConfig
-from experiments.config.validation import accepts_missing_logprobs
 from experiments.engine_check import LogprobCheck
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync

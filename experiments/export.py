@@ -13,8 +13,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import parse_arguments, quiet_when_unread
 from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy.policy import copy_weights

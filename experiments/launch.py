@@ -1,20 +1,25 @@
-"""Start a run under its `runtime`: in this process, as a rank of torchrun, or with Ray actors."""
+"""Start a run: in this process, under its `runtime`, a stopped one again, or jobs under Slurm."""
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.errors import UserError
+from experiments.errors import UserError, is_expected, one_line
 from experiments.run_dir.interrupts import ignore_interrupts
 
 if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
     from experiments.runtime.torchrun import Torchrun, TorchrunRay
     from experiments.trainer import Outcome
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 
 
 def is_rank_zero() -> bool:
@@ -92,7 +97,6 @@ def _serve(config: RunConfig, ranks: Torchrun | TorchrunRay) -> None:
 
     A rank that cannot start keeps its error for rank 0, which asks every rank and reports.
     """
-    from experiments.errors import is_expected, one_line
     from experiments.runtime.torchrun import RunEnded
 
     with ExitStack() as stack:
@@ -123,3 +127,67 @@ def _build(config: RunConfig, ranks: Torchrun | TorchrunRay, stack: ExitStack) -
     base, tokenizer = loading.load(config.model)
     local = stack.enter_context(open_environments(config)) if ranks.local_engines else None
     build_worker_parts(config, base, tokenizer, local, ranks)
+
+
+# What a command does with a run.
+
+
+def run_one(
+    config: RunConfig, folder: Path | None = None, label: str = "", in_sweep: bool = False
+) -> Outcome | None:
+    """Train, or resume in `folder`. A failure before there is a run folder is an outcome too."""
+    from experiments.trainer import Outcome
+
+    if not gc.isenabled():  # the imports are done; freeze them, or each generation scans them
+        gc.freeze()
+        gc.enable()
+    try:
+        return train(config, folder, label, in_sweep)
+    except Exception as error:
+        if not is_expected(error):
+            traceback.print_exc()
+        return Outcome(None, "failed", one_line(error), is_expected(error))
+
+
+def run_alone(config: RunConfig, folder: Path | None = None) -> int:
+    """Run, or resume in `folder`, and print how it ended; returns the exit status."""
+    if is_rank_zero():
+        chosen = f"algo={config.algo.name} task={config.task.name} model={config.model.name}"
+        print(f"{chosen} seed={config.seed} steps={config.steps}: loading", file=sys.stderr)
+    outcome = run_one(config, folder)
+    if outcome is None:  # rank 0 reports
+        return 0
+    if outcome.status == "interrupted":
+        print(f"interrupted; resume with: python run.py resume={outcome.folder}")
+    if outcome.status == "failed":
+        print(f"error: {outcome.error}", file=sys.stderr)
+        return MISUSED if outcome.expected else FAILED
+    assert outcome.folder is not None, "it has been trained in"
+    if outcome.status == "finished":
+        from rich.console import Console
+
+        from analysis.rendering import before_after_table
+
+        Console().print(before_after_table(outcome.folder))
+    print(f"run folder: {outcome.folder}")
+    return INTERRUPTED if outcome.status == "interrupted" else 0
+
+
+def resume(arguments: Sequence[str]) -> int:
+    """Resume the run in resume=FOLDER, with overrides of keys that may change. Raises UserError."""
+    from experiments.config.preflight import check_before_start
+    from experiments.config.resume import is_finished, named_folder, resumed_config
+    from experiments.run_dir.atomic_files import check_unlocked
+    from experiments.run_dir.provenance import changes
+
+    words = [argument for argument in arguments if argument.startswith("resume=")]
+    folder = named_folder(words[-1])
+    config = resumed_config(folder, [a for a in arguments if a not in words])
+    if is_finished(folder, config):
+        print(f"already finished; steps=N extends it\nrun folder: {folder}")
+        return 0
+    check_unlocked(folder)
+    check_before_start([config])
+    if is_rank_zero() and (kinds := changes(folder, config)):
+        print(f"WARNING: the steps so far are of other {', '.join(kinds)}", file=sys.stderr)
+    return run_alone(config, folder)

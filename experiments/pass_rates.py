@@ -19,8 +19,7 @@ from typing import Annotated
 from omegaconf import OmegaConf
 from pydantic import Field
 
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import parse_arguments, quiet_when_unread
 from envs.problem import Verdict
 from envs.tasks import open_task
 from envs.tasks.stored import statement_hash

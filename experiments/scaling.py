@@ -20,7 +20,7 @@ import numpy as np
 import simpy
 
 from analysis import markdown
-from envs.command_line.command_help import take_no_arguments
+from envs.command_line import take_no_arguments
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/results/scaling.md"
 Events = Generator[simpy.Event, Any, Any]

@@ -9,14 +9,14 @@ from dataclasses import asdict
 
 import pytest
 import yaml
+from envs.command_line.field_docs import field_docs
 from omegaconf import OmegaConf
 
 import algorithms
 import run
-from envs.command_line.field_docs import field_docs
 from experiments.config.composition import CONF, compose, config_of, leaves
+from experiments.config.help import help_text
 from experiments.config.schema import plain_values
-from experiments.config.show import help_text
 from experiments.errors import UserError
 from tests.command_line import ROOT, call
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from envs.command_line.readable import readable
 from envs.judge.checkers import check
 from envs.judge.returned_values import shown_result
 from envs.problem import Judgement, Problem, Verdict
+from envs.readable import readable
 from envs.sandbox.base import Execution, Job, Outcome
 
 MAX_DETAIL_CHARS = MAX_OUTPUT_CHARS = MAX_EXCEPTION_CHARS = 500

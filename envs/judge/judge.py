@@ -118,9 +118,7 @@ class Judge:
         judgements = dict(self.iter_judgements(submissions))
         return [judgements[index] for index in range(len(submissions))]
 
-    def iter_judgements(
-        self, submissions: Sequence[Submission]
-    ) -> Iterator[tuple[int, Judgement]]:
+    def iter_judgements(self, submissions: Sequence[Submission]) -> Iterator[tuple[int, Judgement]]:
         """Yield (index, judgement) as programs end, every index once. Raises like `judge`."""
         with closing(self.open_session()) as session:
             yield from session.judge(enumerate(submissions))

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from envs.command_line.command_help import quiet_when_unread, take_no_arguments
+from envs.command_line import quiet_when_unread, take_no_arguments
 from envs.sandbox.base import SandboxError
 from envs.sandbox.docker_client import connect
 from envs.sandbox.image import CAGE, REPOSITORY, image_tag

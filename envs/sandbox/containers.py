@@ -54,16 +54,18 @@ REFUSALS = 3  # an engine that answers, but refuses, seldom accepts later
 
 def worker_command() -> list[str]:
     """Return the command of a new container; it holds the fork server, so no image goes stale."""
-    uid = secrets.choice(CHILD_UIDS)
-    worker = {
-        "uid": uid,
-        "gid": uid,
+    confinement = {
+        "user": secrets.choice(CHILD_UIDS),
         "seccomp": child_filter().hex(),
         "seccomp_files": child_filter(changing=True).hex(),
+    }
+    config = {
+        "form": "container",
+        "cage": CAGE,
+        "confinement": confinement,
         "packages": PACKAGES_FOLDER,
         "environment": ENVIRONMENT,
     }
-    config = {"form": "container", "cage": CAGE, "worker": worker}
     return [base_python(), *inside.FLAGS, "-c", inside.source(), json.dumps(config)]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 from envs.sandbox.base import Job
 from envs.sandbox.containers import Container, Launcher
 from envs.sandbox.docker_client import connect, reap_orphans, require_image, unavailable

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envs.command_line.command_help import quiet_when_unread, take_no_arguments
+from envs.command_line import quiet_when_unread, take_no_arguments
 from envs.sandbox.base import SandboxError
 from envs.sandbox.docker_client import ANSWER_S, BUILD, connect, failure_reason
 from envs.sandbox.image import REPOSITORY, image_tag

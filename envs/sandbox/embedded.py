@@ -14,7 +14,7 @@ import socket
 import subprocess
 from typing import Any
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 from envs.sandbox import protocol
 from envs.sandbox.base import SandboxError
 from envs.sandbox.inside import FLAGS, source
@@ -156,12 +156,9 @@ def worker_config(form: str) -> dict[str, Any]:
         "form": form,
         "binds": runtime_files() + tuple((path, path) for path in devices),
         "hidden": hidden_folders(),
-        "worker": {
-            "environment": ENVIRONMENT,
-            "seccomp": seccomp.hex(),
-            "seccomp_files": seccomp_files.hex(),
-            "packages": PACKAGES_FOLDER if form == "namespaces" else packages_folder(),
-        },
+        "confinement": {"seccomp": seccomp.hex(), "seccomp_files": seccomp_files.hex()},
+        "environment": ENVIRONMENT,
+        "packages": PACKAGES_FOLDER if form == "namespaces" else packages_folder(),
     }
 
 

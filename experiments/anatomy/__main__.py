@@ -14,8 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import parse_arguments, quiet_when_unread
 from experiments.anatomy.options import Options
 from experiments.errors import UserError
 from experiments.studies.cli import choose, run_command, say

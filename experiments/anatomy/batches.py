@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.metrics import distinct_share
@@ -17,7 +17,7 @@ from experiments.anatomy.options import Options
 from experiments.build import Parts, build
 from experiments.config.composition import config_of
 from experiments.config.resolve_defaults import resolve_defaults
-from experiments.config.schema import ModelConfig, RunConfig
+from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.policy import loading
 from experiments.policy.policy import Policy
@@ -65,7 +65,8 @@ def policy_folders(options: Options) -> tuple[dict[int, Path], str]:
 
 def policy_at(step: int, folders: Mapping[int, Path]) -> Policy:
     """Return the policy after so many steps; 0: the bundled model."""
-    model = ModelConfig(path=str(folders[step].resolve())) if step else ModelConfig()
+    chosen = ["model=local", f"model.path={folders[step].resolve()}"] if step else []
+    model = replace(config_of([*chosen, "model.dtype=float32"]).model, name="nano")
     policy, _ = loading.load(model)
     policy.version = step
     return policy

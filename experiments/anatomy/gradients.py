@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
-from experiments.config.schema import TrainConfig
+from experiments.config.composition import config_of
 from experiments.learner.batching import rank_micro_batches
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
@@ -93,7 +93,8 @@ class Bench:
         trained = loading.own_copy(self.reference)
         trained.model.requires_grad_(True)
         # One micro-batch; the rate does not matter, since the learner is dropped after its step.
-        config = TrainConfig(micro_batch=len(samples), max_grad_norm=None, warmup_steps=0)
+        default = config_of([]).train
+        config = replace(default, micro_batch=len(samples), max_grad_norm=None, warmup_steps=0)
         learner = Probe(trained, self.pad, algorithm, config, 1, self.ledger)
         copy_weights(self.policy, learner.policy)
         if learner.modules.average:

@@ -25,8 +25,7 @@ from typing import Any, TypeVar
 from pydantic import PositiveInt
 
 from analysis import markdown
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import parse_arguments, quiet_when_unread
 from experiments.config.version import ROOT, commit
 from experiments.errors import UserError
 from experiments.run_dir.machine import processor

@@ -26,8 +26,8 @@ from pydantic import PositiveFloat, PositiveInt
 
 from experiments.benchmarks import common, workload
 from experiments.benchmarks.workload import MiniContests, Prompts, padded
+from experiments.config.composition import config_of
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
-from experiments.config.schema import EngineConfig, RunConfig
 from experiments.engines.base import Engine, Request, Sampling
 from experiments.engines.vllm import Host, VLLMEngine
 
@@ -67,8 +67,8 @@ def main(options: Options) -> None:
     ours, others = mini.engine, dict[str, Engine]()
     if vllm_version() == VLLM_RELEASE:
         mini.task.max_response_tokens = size.max_tokens
-        batch = EngineConfig(batch_size=size.prompts * size.responses)
-        config = RunConfig(algo=None, task=mini.task, model=model, engine=batch)
+        default = config_of([f"engine.batch_size={size.prompts * size.responses}"])
+        config = replace(default, algo=None, task=mini.task, model=model)
         others["vLLM"] = VLLMEngine(Host(config, ours.policy), ours.policy, mini.ends)
     else:
         print(f"no vLLM {VLLM_RELEASE} here; `make test-vllm` builds one")

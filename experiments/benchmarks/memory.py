@@ -17,7 +17,8 @@ from algorithms.base import Algorithm
 from experiments.benchmarks import common
 from experiments.benchmarks.common import Row, in_new_process, row
 from experiments.benchmarks.workload import BatchSize, Dtype, algorithms, llama_sizes, step_of
-from experiments.config.schema import ModelConfig, RunConfig
+from experiments.config.composition import config_of
+from experiments.config.schema import RunConfig
 from experiments.learner import memory
 from experiments.learner.memory import Shape, shape_of
 from experiments.run_dir.machine import PeakMemory
@@ -85,7 +86,7 @@ def measure(shape_name: str, case: str) -> StepCost:
     from experiments.policy import loading
 
     sizes, batch = SHAPES[shape_name]
-    model_config: Any = loading.read_config(ModelConfig())
+    model_config: Any = loading.read_config(config_of([]).model)
     if sizes:
         model_config = type(model_config)(**sizes, head_dim=None, tie_word_embeddings=True)
     return measure_step(model_config, batch, case, "float32")

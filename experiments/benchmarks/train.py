@@ -18,7 +18,7 @@ import copy
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,8 @@ from experiments.benchmarks.peers.trl import (
     trl_trainer,
 )
 from experiments.benchmarks.workload import MiniContests, padded
+from experiments.config.composition import config_of
 from experiments.config.model_folder import BUILT_HERE
-from experiments.config.schema import RunConfig, TrainConfig
 from experiments.sample import Sample
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Raw:
         mask, ids = (ids >= 0).long(), ids.clamp(min=0)
         places = {"attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
         logits = self.model(input_ids=ids, **places, logits_to_keep=tokens.shape[1] + 1).logits
-        logps = (logits[:, :-1].float() / TrainConfig().temperature).log_softmax(-1)
+        logps = (logits[:, :-1].float() / config_of([]).train.temperature).log_softmax(-1)
         mask, ids = mask[:, prompts.shape[1] :], ids[:, prompts.shape[1] :]
         return (logps.gather(-1, ids[..., None])[..., 0] * mask).sum(-1) / mask.sum(-1)
 
@@ -168,7 +168,7 @@ def measure_whole_steps(rounds: int, mini: MiniContests) -> Iterator[Row]:
     """Whole steps of ours, of TRL and the floor, in turn. Raises UserError without a sandbox."""
     from experiments.rollout.environments import open_environments
 
-    with open_environments(RunConfig(None, task=mini.task)) as environments:
+    with open_environments(replace(config_of([]), task=mini.task)) as environments:
         steps = WholeSteps(mini, environments.make())
         if trl_is_installed():
             take_turns_with_trl(steps, environments.make(), rounds + 1)

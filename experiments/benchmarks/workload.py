@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from algorithms import make
 from algorithms.base import Algorithm
-from algorithms.grpo import GRPO, GRPOConfig
-from algorithms.ppo import PPO, PPOConfig
-from algorithms.spo import SPO, SPOConfig
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from envs.tasks import open_task
@@ -25,7 +23,7 @@ from experiments.config.model_folder import (
     weight_bytes,
     with_model_folder,
 )
-from experiments.config.schema import EvalConfig, ModelConfig, RunConfig, TrainConfig
+from experiments.config.schema import ModelConfig, RunConfig
 from experiments.engines.base import Engine, Request, Sampling
 from experiments.errors import UserError
 from experiments.rollout.prompts import encode_prompts
@@ -51,13 +49,13 @@ def algorithms() -> dict[str, Algorithm]:
     """Algorithms by their names in result tables. All options but the rate are defaults."""
     rate = LEARNING_RATE
     return {
-        "GRPO without KL": GRPO(GRPOConfig(learning_rate=rate, kl_coef=0.0), 1.0),
-        "GRPO": GRPO(GRPOConfig(learning_rate=rate), 1.0),
-        "SPO q0=group": SPO(SPOConfig(learning_rate=rate), 1.0),
-        "SPO q0=monte_carlo": SPO(SPOConfig(learning_rate=rate, q0="monte_carlo"), 1.0),
-        "SPO q0=online": SPO(SPOConfig(learning_rate=rate, q0="online"), 1.0),
-        "PPO critic=shared": PPO(PPOConfig(learning_rate=rate, critic="shared"), 1.0),
-        "PPO critic=separate": PPO(PPOConfig(learning_rate=rate), 1.0),
+        "GRPO without KL": make("grpo", learning_rate=rate, kl_coef=0.0),
+        "GRPO": make("grpo", learning_rate=rate),
+        "SPO q0=group": make("spo", learning_rate=rate),
+        "SPO q0=monte_carlo": make("spo", learning_rate=rate, q0="monte_carlo"),
+        "SPO q0=online": make("spo", learning_rate=rate, q0="online"),
+        "PPO critic=shared": make("ppo", learning_rate=rate, critic="shared"),
+        "PPO critic=separate": make("ppo", learning_rate=rate),
     }
 
 
@@ -67,7 +65,7 @@ class FreeReference:
     def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
         import torch
 
-        rewards = [1.0] + [0.0] * (SPOConfig().q0_samples - 1)
+        rewards = [1.0] + [0.0] * (16 - 1)
         return [torch.tensor(rewards, dtype=torch.float64)] * len(prompts)
 
 
@@ -90,7 +88,7 @@ def step_of(
     from experiments.rollout.initial_values import InitialValues
 
     trained = policy.with_model(copy.deepcopy(policy.model)) if copied else policy
-    config, needs = TrainConfig(warmup_steps=0, **train), algorithm.needs
+    config, needs = replace(config_of([]).train, warmup_steps=0, **train), algorithm.needs
     learner = Learner(trained, pad, algorithm, config, 10**6, Ledger())
     if needs.initial_value == "none":
         return Step(learner, None)
@@ -126,7 +124,8 @@ class BatchSize(NamedTuple):
 
     def config(self, **model: Any) -> RunConfig:
         """The configuration of a run with such batches."""
-        config = RunConfig(None, model=ModelConfig(**model), eval=EvalConfig(kl_samples=0))
+        config = config_of(["eval.kl_samples=0"])
+        config.model = replace(config.model, **model)
         config.train.prompts, config.train.group_size = self.prompts, self.responses
         config.task.max_prompt_tokens = self.prompt_tokens
         config.task.max_response_tokens = self.max_tokens

@@ -1,6 +1,6 @@
 """The command line of `run.py`: as run.json keeps it, and with its short forms spelt out.
 
-Short forms are `model=FOLDER`, `from=FOLDER`, and of a sweep `jobs=N` and `again=…`.
+A short form is `model=FOLDER`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, cast, get_args
 
 from experiments.config.model_folder import with_model_folder
-from experiments.errors import UserError
-from experiments.gpus import with_jobs
 
-Again = Literal["never", "changed", "always"]  # which runs of an earlier sweep begin anew
-AGAIN_VARIABLE = "SPO_BENCH_AGAIN"  # tells the processes of a sweep's jobs
 MULTIRUN = ("-m", "--multirun")
 COMMAND_VARIABLE = "SPO_BENCH_COMMAND"  # tells the processes of a sweep's jobs
 HIDDEN = "***"
@@ -34,32 +29,9 @@ SHORTEST = 8  # characters of a variable's value that can only be the secret its
 
 
 def spelt_out(typed: Sequence[str]) -> list[str]:
-    """Return a command line as Hydra takes it, with -m in front. Raises UserError."""
+    """Return a command line with -m in front and `model=FOLDER` in full. Raises UserError."""
     flags = [word for word in typed if word in MULTIRUN]
-    words = [*flags, *(word for word in typed if word not in flags)]
-    words = _without_again(with_jobs(with_model_folder(words)))
-    if not any(word.startswith("from=") for word in words):
-        return words
-    from experiments.config.from_run import with_recorded_run
-
-    return with_recorded_run(words)
-
-
-def _without_again(words: list[str]) -> list[str]:
-    """Return a sweep's command line without `again=`, which its jobs find in the environment."""
-    if not set(MULTIRUN) & set(words):
-        return words
-    given = [word for word in words if word.startswith("again=")]
-    value = given[-1].removeprefix("again=") if given else "never"
-    if value not in get_args(Again):
-        raise UserError(f"again={value}; choose one of {', '.join(get_args(Again))}")
-    os.environ[AGAIN_VARIABLE] = value
-    return [word for word in words if word not in given]
-
-
-def requested_again() -> Again:
-    """Return the sweep's `again=`."""
-    return cast(Again, os.environ.get(AGAIN_VARIABLE, "never"))
+    return with_model_folder([*flags, *(word for word in typed if word not in flags)])
 
 
 def note_command_line(argv: Sequence[str]) -> None:

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from envs.command_line import CONF
 from envs.hub_errors import explain_hub_error
-from experiments.config.class_defaults import CONF
 from experiments.config.dependencies import check_gguf
 from experiments.errors import UserError
 

@@ -17,7 +17,7 @@ from envs.cache_folder import cache_root
 from envs.hub_errors import explain_hub_error
 from envs.sandbox.base import SandboxError
 from envs.tasks.prompts import FeedbackTemplate, PromptTemplate
-from experiments.config.dependencies import ray_fault
+from experiments.config.dependencies import check_peft, check_ray, check_vllm, ray_fault
 from experiments.config.model_folder import (
     GGUF,
     answers,
@@ -68,6 +68,12 @@ def _make_writable(folder: Path, name: str, cure: str) -> None:
 
 
 def _check(config: RunConfig, starts: bool) -> None:
+    if config.engine.name == "vllm":
+        check_vllm()
+    if config.model.adapter != "none":
+        check_peft()
+    if config.runtime.name == "ray":
+        check_ray()
     _check_device(config.model)
     cache = cache_root()
     _make_writable(cache, f"the cache folder {cache}", "set SPO_BENCH_CACHE to a writable folder")

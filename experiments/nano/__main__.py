@@ -14,8 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from envs.command_line.command_help import quiet_when_unread
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import parse_arguments, quiet_when_unread
 from experiments.nano.recipes import RECIPES, Recipe
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envs.import_by_name import load_function
+from experiments.config.checks import accepts_missing_logprobs
 from experiments.config.schema import RunConfig
-from experiments.config.validation import accepts_missing_logprobs
 from experiments.sample import Sample
 
 FIRST_AFTER = 2  # steps

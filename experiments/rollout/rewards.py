@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from envs.command_line.readable import readable
+from envs.readable import readable
 from envs.reward import RewardConfig, conciseness_reward
 from experiments.sample import Sample
 from experiments.seeds import stream

@@ -20,7 +20,8 @@ from omegaconf import OmegaConf
 
 from analysis.metrics import at_temperature
 from analysis.scores import scores
-from envs.command_line.readable import readable
+from envs.command_line import leaves
+from envs.readable import readable
 from experiments.config.resume import may_change
 from experiments.config.schema import RunConfig
 from experiments.errors import one_line
@@ -138,7 +139,7 @@ def group(settings: Settings) -> str:
     home = f"{settings['output_dir']}/"
     shared = [
         (key, value)
-        for key, value in sorted(pd.json_normalize(settings).to_dict("records")[0].items())
+        for key, value in sorted(leaves(settings))
         if key not in ("name", "seed") and not may_change(key) and not str(value).startswith(home)
     ]
     digest = hashlib.sha256(repr(shared).encode()).hexdigest()[:6]

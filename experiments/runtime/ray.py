@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from experiments.engines.base import Engine
     from experiments.engines.weight_sync import WeightSync
     from experiments.policy.policy import Policy
-    from experiments.rollout.rollouts import BatchSource
     from experiments.rollout.environments import Environments
+    from experiments.rollout.rollouts import BatchSource
 
 START_ATTEMPTS = 4  # to start a cluster of this run's own
 CONNECT_S = 30  # to connect to a busy machine

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from experiments.config.schema import RunConfig
     from experiments.engines.weight_sync import WeightSync
     from experiments.policy.policy import Policy, WeightSource
-    from experiments.rollout.rollouts import BatchSource
     from experiments.rollout.environments import Environments
+    from experiments.rollout.rollouts import BatchSource
     from experiments.runtime.ray import Ray
 
 CALL, VALUE, STOP = "call", "value", "stop"  # kinds of message from rank 0

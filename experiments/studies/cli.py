@@ -10,8 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from envs.command_line.command_help import print_help, wants_help
-from envs.command_line.config_parsing import did_you_mean, parse_arguments
+from envs.command_line import did_you_mean, parse_arguments, print_help, wants_help
 from experiments.errors import UserError
 from experiments.run_dir.interrupts import exit_on_interrupt
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from algorithms.base import Batch, PolicyOutput
-from algorithms.grpo import GRPO, GRPOConfig
-from algorithms.ppo import PPO, PPOConfig
-from algorithms.spo import SPOConfig
+from algorithms.grpo import GRPO
+from algorithms.ppo import PPO
 from tests.algorithms.tabular import LENGTH, PREFIXES, RESPONSES, ROWS, VOCABULARY, table_logp
+from tests.compose import options_of
 from tests.experiments.compose import config
 
 BETA, GROUP, COUNT = 0.5, 8, 80_000
@@ -89,13 +89,15 @@ def drift(algorithm, world):
 
 
 def ppo(beta):
-    return PPO(PPOConfig(kl_coef=beta), 1.0)
+    return PPO(options_of("ppo", kl_coef=beta), 1.0)
 
 
 def grpo(beta, **options):
     """A response is in its own baseline, which scales the reward by (G − 1)/G, and not the KL."""
     kl_coef = beta * (GROUP - 1) / GROUP
-    return GRPO(GRPOConfig(kl_coef=kl_coef, **{"kl": "k3+", "scale_by_std": False} | options), 1.0)
+    return GRPO(
+        options_of("grpo", kl_coef=kl_coef, **{"kl": "k3+", "scale_by_std": False} | options), 1.0
+    )
 
 
 def test_ppos_coefficient_is_beta(long):
@@ -129,10 +131,13 @@ def test_grpos_default_has_the_weight_that_the_docs_state():
     """docs/guide/algorithms.md; SPO's and PPO's are their coefficients."""
     right = torch.arange(1, GROUP).unsqueeze(-1)  # accepted of eight: neither none nor all
     std = (torch.arange(GROUP) < right).double().std(-1)
-    weights = GRPOConfig().kl_coef * std * GROUP / (GROUP - 1)
+    weights = options_of("grpo").kl_coef * std * GROUP / (GROUP - 1)
     assert [f"{weights.min():.3f}", f"{weights.max():.3f}"] == ["0.008", "0.012"]
-    assert SPOConfig().beta / PPOConfig().kl_coef == 5
-    assert [round(float(SPOConfig().beta / w)) for w in (weights.max(), weights.min())] == [8, 12]
+    assert options_of("spo").beta / options_of("ppo").kl_coef == 5
+    assert [round(float(options_of("spo").beta / w)) for w in (weights.max(), weights.min())] == [
+        8,
+        12,
+    ]
 
 
 def test_the_files_of_equal_beta_weigh_it_equally():

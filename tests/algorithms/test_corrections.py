@@ -7,9 +7,10 @@ import torch
 
 import algorithms
 from algorithms.base import Batch, PolicyOutput
-from algorithms.grpo import GRPO, GRPOConfig
-from algorithms.ppo import PPO, PPOConfig
+from algorithms.grpo import GRPO
+from algorithms.ppo import PPO
 from algorithms.tensors import CORRECTION_BOUNDS, correction_weights
+from tests.compose import options_of
 
 F64 = torch.float64
 MASK = torch.tensor([[True, True, True], [True, True, False]])
@@ -74,7 +75,8 @@ CURRENT = PROXIMAL + torch.tensor([[0.1, -0.3, 0.2], [0.5, 0.0, 0.3]], dtype=F64
 
 
 @pytest.mark.parametrize(
-    "algorithm", [PPO(PPOConfig(kl_coef=0.0), 1.0), GRPO(GRPOConfig(kl_coef=0.0), 1.0)]
+    "algorithm",
+    [PPO(options_of("ppo", kl_coef=0.0), 1.0), GRPO(options_of("grpo", kl_coef=0.0), 1.0)],
 )
 def test_decoupled_with_the_rollout_policy_as_proximal_policy_is_ppo(algorithm):
     weights, _ = correction_weights(ROLLOUT, ROLLOUT, MASK, "decoupled")
@@ -88,7 +90,9 @@ def test_truncated_without_a_bound_is_plain_importance_sampling():
     weights, cut = correction_weights(PROXIMAL, ROLLOUT, MASK, "truncated", 0.0, math.inf)
     assert torch.equal(weights, correction_weights(PROXIMAL, ROLLOUT, MASK, "decoupled")[0])
     assert not cut.any()
-    loss, grad = loss_and_gradient(PPO(PPOConfig(kl_coef=0.0), 1.0), PROXIMAL, PROXIMAL, weights)
+    loss, grad = loss_and_gradient(
+        PPO(options_of("ppo", kl_coef=0.0), 1.0), PROXIMAL, PROXIMAL, weights
+    )
     logp = PROXIMAL.clone().requires_grad_(True)
     advantages = torch.tensor([[1.0], [-2.0]], dtype=F64)
     plain = -((logp - ROLLOUT).exp() * advantages)[MASK].mean()

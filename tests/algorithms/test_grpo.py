@@ -8,7 +8,8 @@ import torch
 import algorithms
 from algorithms.base import Batch, PolicyOutput
 from algorithms.grpo import GRPO, GRPOConfig, group_advantages
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
+from tests.compose import options_of
 
 
 def test_advantages_are_standardised_within_each_group():
@@ -57,7 +58,7 @@ def make_batch(dtype=torch.float64, groups=2, size=4, seed=0):
 
 
 def loss_of(batch, logp, **options):
-    grpo = GRPO(GRPOConfig(**options), reward_high=1.0)
+    grpo = GRPO(options_of("grpo", **options), reward_high=1.0)
     return grpo.loss(PolicyOutput(logp=logp, entropy=logp), grpo.prepare(batch))[0]
 
 
@@ -101,15 +102,15 @@ def test_dropping_flat_groups_takes_their_rows_out():
     batch, _ = make_batch()
     batch.rewards[:4] = 1.0
     batch.rewards[4:] = torch.tensor([0.0, 1.0, 0.0, 0.0])
-    kept = GRPO(GRPOConfig(zero_variance="drop"), 1.0).prepare(batch).keep
+    kept = GRPO(options_of("grpo", zero_variance="drop"), 1.0).prepare(batch).keep
     assert kept.tolist() == [False] * 4 + [True] * 4
-    assert GRPO(GRPOConfig(), 1.0).prepare(batch).keep.all()
+    assert GRPO(options_of("grpo"), 1.0).prepare(batch).keep.all()
 
 
 def test_no_reference_without_a_kl():
     batch, logp = make_batch()
-    assert not GRPO(GRPOConfig(kl_coef=0.0), 1.0).needs.reference
-    assert GRPO(GRPOConfig(), 1.0).needs.reference
+    assert not GRPO(options_of("grpo", kl_coef=0.0), 1.0).needs.reference
+    assert GRPO(options_of("grpo"), 1.0).needs.reference
     blind = Batch(**{**vars(batch), "ref_logp": None})
     torch.testing.assert_close(loss_of(blind, logp, kl_coef=0.0), loss_of(batch, logp, kl_coef=0.0))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from algorithms.policy_gradient import pass_at_k_rewards
-from algorithms.spo import SPO, SPOConfig
+from algorithms.spo import SPO
 from tests.algorithms.batches import GROUP, fresh, gradient, raw
 from tests.algorithms.pulls import (
     BETA,
@@ -22,6 +22,7 @@ from tests.algorithms.pulls import (
     same,
     sums,
 )
+from tests.compose import options_of
 
 SQUARED = {
     "gvpo": lambda s: s / (2 * (GROUP - 1)),
@@ -55,7 +56,7 @@ def test_1_copg_is_its_pairs():
 
 
 def test_2_spo_squared_with_the_groups_value_is_gvpo():
-    case, spo = raw(3), SPO(SPOConfig(beta=BETA, loss="squared", q0="group"), 1.0)
+    case, spo = raw(3), SPO(options_of("spo", beta=BETA, loss="squared", q0="group"), 1.0)
     for one, other in zip(pull(make("gvpo", beta=BETA), case), pull(spo, case), strict=True):
         same(one, other, GROUP / (2 * (GROUP - 1)))
 
@@ -108,7 +109,7 @@ def test_5_the_values_part_of_dro_is_the_same_residual():
 
 
 def test_5_astar_po_with_one_beta_is_spo_squared():
-    case, spo = raw(9), SPO(SPOConfig(beta=BETA, loss="squared", q0="monte_carlo"), 1.0)
+    case, spo = raw(9), SPO(options_of("spo", beta=BETA, loss="squared", q0="monte_carlo"), 1.0)
     for one, other in zip(pull(make("astar_po", beta=BETA), case), pull(spo, case), strict=True):
         same(one, other)
     needs = make("astar_po").needs

@@ -18,8 +18,9 @@ from algorithms.ppo import (
     value_loss,
 )
 from algorithms.tensors import masked_sum
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 from tests.algorithms.batches import OBSERVED, evaluated, padded, raw
+from tests.compose import options_of
 
 
 def random_batch(seed=0, holes=False):
@@ -136,7 +137,7 @@ def ppo_batch(kl_coef):
         ref_logp=logp - 0.5,
         values=values,
     )
-    return PPO(PPOConfig(kl_coef=kl_coef), reward_high=1.0).prepare(batch), batch
+    return PPO(options_of("ppo", kl_coef=kl_coef), reward_high=1.0).prepare(batch), batch
 
 
 def test_returns_are_those_before_whitening_and_carry_the_kl_penalty():
@@ -157,18 +158,18 @@ def test_advantages_are_whitened_over_the_whole_batch():
 
 
 def test_needs_follow_the_options():
-    assert PPO(PPOConfig(), 1.0).needs.critic == "separate"
-    assert PPO(PPOConfig(critic="shared"), 1.0).needs.critic == "shared"
-    assert PPO(PPOConfig(), 1.0).needs.reference
-    assert not PPO(PPOConfig(kl_coef=0.0), 1.0).needs.reference
-    assert PPO(PPOConfig(entropy_coef=0.01), 1.0).needs.entropy_graph
+    assert PPO(options_of("ppo"), 1.0).needs.critic == "separate"
+    assert PPO(options_of("ppo", critic="shared"), 1.0).needs.critic == "shared"
+    assert PPO(options_of("ppo"), 1.0).needs.reference
+    assert not PPO(options_of("ppo", kl_coef=0.0), 1.0).needs.reference
+    assert PPO(options_of("ppo", entropy_coef=0.01), 1.0).needs.entropy_graph
 
 
 def test_the_entropy_bonus_raises_entropy():
     batch, _ = ppo_batch(kl_coef=0.0)
     entropy = torch.rand(6, 7, dtype=torch.float64, requires_grad=True)
     output = PolicyOutput(logp=batch.behaviour_logp, entropy=entropy, values=batch.values)
-    loss, _ = PPO(PPOConfig(kl_coef=0.0, entropy_coef=0.3), 1.0).loss(output, batch)
+    loss, _ = PPO(options_of("ppo", kl_coef=0.0, entropy_coef=0.3), 1.0).loss(output, batch)
     loss.backward()
     expected = batch.mask.double() * (-0.3 / batch.mask.sum())
     torch.testing.assert_close(entropy.grad, expected)
@@ -181,7 +182,7 @@ def test_bad_options_are_named(bad):
 
 
 def without_critic(**options):
-    return PPO(PPOConfig(critic="none", **options), 1.0)
+    return PPO(options_of("ppo", critic="none", **options), 1.0)
 
 
 @pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1.0), (1.0, 0.95), (0.97, 0.9)])
@@ -262,7 +263,7 @@ def test_with_kl_mean_an_answer_is_penalised_by_its_mean_log_ratio():
     torch.testing.assert_close(mean, torch.tensor([[-0.05, -0.15, 0.0, 0.5, 0.0]]))
     summed = penalised_rewards(batch, 0.1).masked_fill(~mask, 0.0)
     torch.testing.assert_close(summed, torch.tensor([[-0.1, -0.3, 0.0, 0.5, 0.0]]))
-    ppo = PPO(PPOConfig(kl_coef=0.1, kl_mean=True, critic="none", value_unit="turn"), 1.0)
+    ppo = PPO(options_of("ppo", kl_coef=0.1, kl_mean=True, critic="none", value_unit="turn"), 1.0)
     returns = ppo.outcomes(batch)  # of the first answer −.1 (1 + 3)/2 + 1 − .1 · 5
     torch.testing.assert_close(returns, torch.tensor([[0.3, 0.0, 0.0, 0.5, 0.0]]))
     torch.testing.assert_close(ppo.prepare(batch).returns, returns)

@@ -11,8 +11,9 @@ import torch
 import algorithms
 from algorithms.base import Batch, PolicyOutput
 from algorithms.ratio_rules import token_count
-from algorithms.regressions import DRO, DROOptions
+from algorithms.regressions import DRO
 from algorithms.value_variants import length_adaptive_lam
+from tests.compose import options_of
 
 TOKENS = 26  # mean length of a response to MiniContests
 TOKEN_STD = 0.07  # of a token's log π/μ, measured there at a lag of 8 with algo=gspo
@@ -94,7 +95,7 @@ def dro_success(beta, p=0.06, steps=300):
     value = torch.zeros((), dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([logits, value], lr=0.06)
     rewards, ones = torch.tensor([1.0, 0.0], dtype=torch.float64), torch.ones(2, dtype=torch.bool)
-    algorithm = DRO(DROOptions(beta=beta), reward_high=1.0)
+    algorithm = DRO(options_of("dro", beta=beta), reward_high=1.0)
     batch = Batch(ones.unsqueeze(-1), rewards, ones, ones, 2, ref_logp=ref.unsqueeze(-1))
     for _ in range(steps):
         optimiser.zero_grad()

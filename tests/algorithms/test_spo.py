@@ -17,8 +17,9 @@ from algorithms.spo import (
     success_cross_entropy,
     terminal_q,
 )
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 from tests.algorithms.tabular import BETA
+from tests.compose import options_of
 
 SLOPE, WIDTH = 100.0, 1.0
 
@@ -42,7 +43,7 @@ def prepared(logp, ref_logp, mask, rewards, group_size, **options):
         ref_logp=ref_logp,
         policy_logp=logp.detach(),
     )
-    return SPO(SPOConfig(beta=BETA, **options), reward_high=1.0).prepare(batch)
+    return SPO(options_of("spo", beta=BETA, **options), reward_high=1.0).prepare(batch)
 
 
 def test_group_value_is_trajectory_balance_with_vargrad():
@@ -172,7 +173,7 @@ def test_advantage_is_the_huber_penalty_of_the_error():
 
 def test_only_the_group_value_needs_groups_and_only_the_others_reference_samples():
     def needs(**options):
-        return SPO(SPOConfig(**options), 1.0).needs
+        return SPO(options_of("spo", **options), 1.0).needs
 
     assert needs(q0="monte_carlo").initial_value == "monte_carlo"
     assert not needs(q0="monte_carlo").groups
@@ -187,7 +188,7 @@ def test_only_the_group_value_needs_groups_and_only_the_others_reference_samples
 def test_loss_of_the_class_is_the_function_and_its_metrics_are_the_batchs():
     logp, ref_logp, mask, rewards = ragged_batch(torch.float32)
     batch = prepared(logp, ref_logp, mask, rewards, group_size=4, q0="group")
-    spo = SPO(SPOConfig(beta=BETA, q0="group"), reward_high=1.0)
+    spo = SPO(options_of("spo", beta=BETA, q0="group"), reward_high=1.0)
     loss, metrics = spo.loss(PolicyOutput(logp=logp, entropy=logp), batch)
     expected = spo_loss(
         logp,
@@ -211,7 +212,7 @@ def test_the_share_of_successes_with_q_above_the_best_reward_is_a_metric():
     rewards = torch.tensor([1.0, 1.0, 0.0, 1.0])
     batch = prepared(logp, ref_logp, mask, rewards, group_size=4, q0="group")
     batch = replace(batch, q0=torch.full((4,), 0.7))
-    spo = SPO(SPOConfig(beta=0.1, q0="group"), reward_high=1.0)
+    spo = SPO(options_of("spo", beta=0.1, q0="group"), reward_high=1.0)
     metrics = spo.loss(PolicyOutput(logp=logp, entropy=logp), batch)[1]
     shares = [metrics[f"spo/{name}"].item() for name in ("best", "q_above_best", "best_and_above")]
     assert shares == pytest.approx([3 / 4, 2 / 4, 1 / 4])

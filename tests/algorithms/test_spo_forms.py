@@ -9,7 +9,7 @@ import torch
 import algorithms
 from algorithms.base import Batch, PolicyOutput
 from algorithms.spo import LossKind, SPOConfig, soft_value
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 
 BETA, SIZE = 0.3, 4
 SCALES = {"0 to 1": (0.0, 1.0), "-1 to 0": (-1.0, 0.0), "-1 to 1": (-1.0, 1.0)}

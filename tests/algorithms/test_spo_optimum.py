@@ -10,7 +10,6 @@ from algorithms.grpo import group_advantages
 from algorithms.spo import (
     Exponent,
     LossKind,
-    SPOConfig,
     soft_value,
     spo_loss,
     success_cross_entropy,
@@ -116,7 +115,7 @@ def on_policy_optimum(q0, start=None, *, steps):
         logp = logits.log_softmax(-1)
         log_q = (q0.unsqueeze(-1) + BANDIT_BETA * (logp - ref_logp) - 1) / BANDIT_BETA
         log_p = (rewards - 1) / BANDIT_BETA
-        losses = success_cross_entropy(log_q, log_p, SPOConfig.slope_bound, SPOConfig.slope_width)
+        losses = success_cross_entropy(log_q, log_p, 1.0, 1.0)
         optimiser.zero_grad()
         (logp.detach().exp() * losses).sum().backward()
         optimiser.step()

@@ -7,7 +7,8 @@ import torch
 
 import algorithms
 from algorithms.base import Batch, PolicyOutput
-from algorithms.spo import SPOConfig, success_cross_entropy
+from algorithms.spo import success_cross_entropy
+from tests.compose import options_of
 
 BOUND = 1.0
 
@@ -147,4 +148,4 @@ def test_the_default_width_is_the_narrowest_that_settles_with_room():
     two = {width: residue(width, rate=8.0, steps=60) for width in (0.5, 1.0)}
     assert two[0.5] > 0.1
     assert two[1.0] < 0.01
-    assert SPOConfig.slope_width == 1.0
+    assert options_of("spo").slope_width == 1.0

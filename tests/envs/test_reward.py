@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig, RewardError, conciseness_reward, length_penalty, reward
 

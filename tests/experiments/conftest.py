@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from experiments.config.schema import ModelConfig
 from experiments.policy import loading
+from tests.compose import model_config
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,4 +29,4 @@ def tiny():
 @pytest.fixture(scope="session")
 def nano():
     """(policy, tokenizer) of the bundled model; not to be trained in place."""
-    return loading.load(ModelConfig())
+    return loading.load(model_config())

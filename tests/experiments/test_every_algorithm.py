@@ -7,11 +7,11 @@ import pytest
 
 import algorithms
 from analysis import report as command
+from experiments.config.checks import validate
 from experiments.config.composition import config_of
-from experiments.config.schema import RunConfig, TrainConfig
-from experiments.config.validation import validate
 from experiments.errors import UserError
 from experiments.trainer import train
+from tests.compose import run_config, train_config
 
 SMALL = [
     "task=mini",
@@ -72,7 +72,7 @@ def runs(name, folder, *options):
 @pytest.mark.parametrize("name", sorted(set(algorithms.names()) - set(TAKES_PROGRAMS)))
 def test_it_refuses_programs_without_the_log_probs_that_it_would_need(name):
     algorithm = algorithms.make(name)
-    config = RunConfig(algorithm.config, train=TrainConfig(offline_share=0.5))
+    config = run_config(algorithm.config, train=train_config(offline_share=0.5))
     with pytest.raises(UserError, match=rf"train.offline_share=0.5 under algo={name}: "):
         validate(config, algorithm.needs)
 
@@ -82,21 +82,21 @@ def test_it_refuses_programs_without_the_log_probs_that_it_would_need(name):
 )
 def test_it_refuses_an_older_writer_unless_told(name):
     told = rf"train.sync_every=3 under algo={name}: .*steps behind, .*; lower it"
-    stale, algorithm = TrainConfig(sync_every=3), algorithms.make(name)
+    stale, algorithm = train_config(sync_every=3), algorithms.make(name)
     is_adjustable = "max_lag" in algorithms.defaults(name)  # else a constant of its needs
     told += r", or allow more with algo\.max_lag=2$" if is_adjustable else "$"
     with pytest.raises(UserError, match=told):
-        validate(RunConfig(algorithm.config, train=stale), algorithm.needs)
+        validate(run_config(algorithm.config, train=stale), algorithm.needs)
     if is_adjustable:
         tolerant = algorithms.make(name, max_lag=2)
-        validate(RunConfig(tolerant.config, train=stale), tolerant.needs)
+        validate(run_config(tolerant.config, train=stale), tolerant.needs)
 
 
 @pytest.mark.parametrize("name", [n for n in algorithms.names() if algorithms.make(n).needs.groups])
 def test_it_refuses_groups_too_small_to_compare(name):
     algorithm = algorithms.make(name)
     least = algorithm.needs.groups
-    config = RunConfig(algorithm.config, train=TrainConfig(group_size=least - 1))
+    config = run_config(algorithm.config, train=train_config(group_size=least - 1))
     with pytest.raises(UserError, match=f"use at least {least}"):
         validate(config, algorithm.needs)
 
@@ -106,7 +106,7 @@ def test_it_takes_shaped_rewards_or_says_why_not(name):
     algorithm = algorithms.make(name)
     needs = algorithm.needs
     for key, value in (("dither", 0.05), ("conciseness", 1.0)):
-        config, given = RunConfig(algorithm.config), f"task.reward.{key}={value}"
+        config, given = run_config(algorithm.config), f"task.reward.{key}={value}"
         setattr(config.task.reward, key, value)
         if needs.best_reward or needs.initial_value != "none":
             with pytest.raises(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from algorithms.spo import SPOConfig
 from envs.import_by_name import load_function
 from experiments.benchmarks.workload import llama_sizes
 from experiments.config.resolve_defaults import resolve_defaults
 from experiments.learner.memory import estimate, shape_of
+from tests.compose import options_of
 from tests.experiments.compose import config
 
 FILES = sorted((Path(__file__).resolve().parents[2] / "conf" / "experiment").glob("*.yaml"))
@@ -94,7 +94,7 @@ def test_what_is_of_rlef_is_marked_so(file):
         assert {"kl_coef", "kl_mean", "value_unit", "lam"} <= marked
         assert {"clip_low", "clip_high", "value_clip"} <= marked
     if c.algo.name == "spo":  # (high − low)/β as at our default rewards of 0 and 1
-        assert (reward.high - reward.low) / c.algo.beta == 1 / SPOConfig.beta
+        assert (reward.high - reward.low) / c.algo.beta == 1 / options_of("spo").beta
         return
     assert (t.correction, t.correction_bounds) == ("truncated_current", (0.0, 1.0))
 

@@ -1,21 +1,19 @@
 """The frames between host and worker, and the worker's end of the stream.
 
 A frame is a kind (1 byte), a length (4 bytes, big endian) and a payload. Nothing is read ahead.
-Data that pass through for one test are wiped, so that no later test process inherits them.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import select
 import struct
 import time
-from collections.abc import Iterator
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 HEADER = struct.Struct(">BI")
@@ -63,11 +61,6 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _zeros(size: int) -> mmap.mmap:
-    """Return private memory that costs nothing until it is written to, in each process anew."""
-    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-
 class Channel:
     """The stream to the host. A process that reads its end exits, since nobody waits for it.
 
@@ -77,33 +70,44 @@ class Channel:
 
     def __init__(self, source: int, sink: int) -> None:
         self.source, self.sink = source, sink
-        self._buffer, self._held = _zeros(_CHUNK), _zeros(_HELD_BYTES)
-        self.held_bytes, self._held_since = 0, 0.0
+        self.held, self._held_since = b"", 0.0
         self._poll = select.poll()
         self._poll.register(source, select.POLLIN)
-
-    def read(self, length: int) -> bytes:
-        """Read exactly `length` bytes."""
-        parts = []
-        while length:
-            part = os.read(self.source, min(length, _CHUNK))
-            if not part:
-                os._exit(0)
-            parts.append(part)
-            length -= len(part)
-        return b"".join(parts)
-
-    def read_header(self) -> tuple[int, int]:
-        """Return kind and payload length of the next frame."""
-        late = time.monotonic() - self._held_since > HOLD_S
-        if self.held_bytes and (late or not self._poll.poll(0)):
-            self.flush()
-        return HEADER.unpack(self.read(HEADER.size))
 
     def close(self) -> None:
         """Cut this process off the host."""
         os.close(self.source)
         os.close(self.sink)
+
+    def read_header(self) -> tuple[int, int]:
+        """Return kind and payload length of the next frame."""
+        late = time.monotonic() - self._held_since > HOLD_S
+        if self.held and (late or not self._poll.poll(0)):
+            self.flush()
+        return HEADER.unpack(self.read(HEADER.size))
+
+    def read(self, length: int) -> bytes:
+        """Read exactly `length` bytes."""
+        return b"".join(self.pieces(length))
+
+    def pieces(self, length: int) -> Iterator[bytes]:
+        """Yield the next `length` bytes in pieces."""
+        while length:
+            piece = os.read(self.source, min(length, _CHUNK))
+            if not piece:
+                os._exit(0)
+            yield piece
+            length -= len(piece)
+
+    def read_into(self, file: int, length: int) -> None:
+        """Move a payload of `length` bytes to a file."""
+        for piece in self.pieces(length):
+            write_all(file, piece)
+
+    def skip(self, length: int) -> None:
+        """Drop a payload of any length, without memory for it."""
+        for _ in self.pieces(length):
+            pass
 
     def skip_to_end(self) -> None:
         """Drop all frames up to the program's END, and acknowledge it."""
@@ -112,27 +116,6 @@ class Channel:
             kind, length = self.read_header()
             self.skip(length)
         self.send(ENDED, {})
-
-    def skip(self, length: int) -> None:
-        """Drop a payload of any length, without memory for it and without a trace of it."""
-        for _ in self._pieces(length):
-            pass
-
-    def read_into(self, file: int, length: int) -> None:
-        """Move a payload of `length` bytes to a file, and leave none of it in memory."""
-        for piece in self._pieces(length):
-            write_all(file, piece)
-
-    def _pieces(self, length: int) -> Iterator[memoryview]:
-        """Yield the next `length` bytes in pieces, each of which is wiped after its use."""
-        view = memoryview(self._buffer)
-        while length:
-            count = os.readv(self.source, [view[: min(length, _CHUNK)]])
-            if not count:
-                os._exit(0)
-            yield view[:count]
-            view[:count] = bytes(count)
-            length -= count
 
     def send(self, kind: int, header: dict[str, Any]) -> None:
         """Send a frame with a JSON header and no further bytes, at once."""
@@ -144,31 +127,18 @@ class Channel:
         """Send a RESULT frame, now or soon; its last `size` bytes come from the file `stdout`."""
         body = join_body(header)
         frame = HEADER.pack(RESULT, len(body) + size) + body
-        if self.held_bytes + len(frame) + size > _HELD_BYTES:
-            self.flush()
-        if len(frame) + size > _HELD_BYTES:
-            write_all(self.sink, frame)
-            self._copy(stdout, size)
+        if len(self.held) + len(frame) + size <= _HELD_BYTES:
+            if not self.held:
+                self._held_since = time.monotonic()
+            self.held += frame + os.pread(stdout, size, 0)
             return
-        view, start = memoryview(self._held), self.held_bytes + len(frame)
-        view[self.held_bytes : start] = frame
-        self.held_bytes = start + os.preadv(stdout, [view[start : start + size]], 0)
-        if start == len(frame):
-            self._held_since = time.monotonic()
+        self.flush()
+        write_all(self.sink, frame)
+        for offset in range(0, size, _CHUNK):
+            write_all(self.sink, os.pread(stdout, min(size - offset, _CHUNK), offset))
 
     def flush(self) -> None:
         """Send the results that are held back."""
-        if self.held_bytes:
-            view = memoryview(self._held)[: self.held_bytes]
-            write_all(self.sink, view)
-            view[:] = bytes(self.held_bytes)
-            self.held_bytes = 0
-
-    def _copy(self, file: int, size: int) -> None:
-        """Send a file's bytes, and leave none of them in memory."""
-        view, sent = memoryview(self._buffer), 0
-        while sent < size:
-            count = os.preadv(file, [view[: min(size - sent, _CHUNK)]], sent)
-            write_all(self.sink, view[:count])
-            view[:count] = bytes(count)
-            sent += count
+        if self.held:
+            write_all(self.sink, self.held)
+            self.held = b""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import ctypes
 import functools
 import os
+import resource
 import signal
 import struct
 import sys
@@ -23,9 +25,6 @@ STACK_BYTES = 256 << 20  # of the main thread: deep recursion through C needs it
 THREAD_STACK_BYTES = 8 << 20  # of a thread that requests no other size
 OWN_PID = 0x7FFF_FFFF  # in a filter: the process that installs it; no process has this number
 
-_READ_ONLY_MAPPINGS = {b"r--p": 1, b"r-xp": 5}  # permissions in /proc → protection in mmap(2)
-_PROT_WRITE = 2
-_LARGE_MAPPING_BYTES = 256 << 10
 _CAPABILITY_HEADER = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, own process
 # Offsets in the interpreter's structures of 3.11: of a thread's state the C frame, of that the
 # current Python frame, of that the code.
@@ -49,6 +48,37 @@ def check(result: int, call: str) -> int:
 def prctl(option: int, argument: object) -> None:
     """Call prctl(2) with one argument. Raises OSError."""
     check(libc.prctl(option, argument, 0, 0, 0), f"prctl {option}")
+
+
+class Proc:
+    """The folder /proc, opened before it goes out of sight."""
+
+    def __init__(self) -> None:
+        self.folder = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+        # Whether the kernel counts how long a thread waits for a core.
+        self.counts_waiting = False
+        with contextlib.suppress(OSError):
+            self.counts_waiting = any(map(int, self.read("self/schedstat").split()))
+
+    def read(self, path: str, folder: int | None = None) -> bytes:
+        """Read a file of /proc, or of an open folder in it."""
+        descriptor = os.open(path, os.O_RDONLY, dir_fd=self.folder if folder is None else folder)
+        try:
+            return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
+        finally:
+            os.close(descriptor)
+
+    def address_space(self) -> int:
+        """Return the calling process's size in bytes."""
+        return int(self.read("self/statm").split()[0]) * resource.getpagesize()
+
+    def pids(self) -> set[int]:
+        """Return the PIDs of all processes."""
+        folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.folder)
+        try:
+            return {int(name) for name in os.listdir(folder) if name.isdigit()}
+        finally:
+            os.close(folder)
 
 
 def fork_sibling(*, new_pid_namespace: bool) -> int:
@@ -119,29 +149,6 @@ class SeccompFilter:
         if self._program.length:
             result = libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._pointer, 0, 0)
             check(result, "seccomp")
-
-
-def make_forks_cheaper(maps: bytes) -> None:
-    """Prepare this process, whose /proc/self/maps is given, for many forks.
-
-    Freed memory goes back to the kernel. For a mapped file, the kernel copies page tables to a
-    child only if some page of the mapping was written to. Otherwise the child faults anew for each
-    page of the interpreter's code. So one byte of each large mapping is overwritten by itself.
-    Where a machine forbids that, forks stay slower. Raises OSError.
-    """
-    if hasattr(libc, "malloc_trim"):  # glibc
-        libc.malloc_trim(0)
-    for line in maps.strip().split(b"\n"):
-        addresses, permissions, _, _, inode, *_ = line.split()
-        start, end = (int(number, 16) for number in addresses.split(b"-"))
-        protection = _READ_ONLY_MAPPINGS.get(permissions)
-        if inode == b"0" or protection is None or end - start < _LARGE_MAPPING_BYTES:
-            continue
-        size = ctypes.c_size_t(end - start)
-        if libc.mprotect(ctypes.c_void_p(start), size, protection | _PROT_WRITE) == 0:
-            byte = ctypes.c_ubyte.from_address(start)
-            byte.value = byte.value
-            check(libc.mprotect(ctypes.c_void_p(start), size, protection), "mprotect")
 
 
 def current_frame(c_frame: int | None, code: CodeType) -> ctypes.c_void_p:

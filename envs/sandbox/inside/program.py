@@ -1,37 +1,50 @@
-"""One program: its header, its compilation, its module, and calls of its function.
+"""One program in its process: header, compilation, rights given up, run, calls of its function.
 
 The server computes the header. A forked process copies each page that it writes to, so parsing
 JSON or searching a text there costs more than compiling a short program. The server is never
-forked.
+forked. A test process behaves as `python3 main.py` would, with a real stdin and the interpreter's
+own shutdown.
 """
 
 from __future__ import annotations
 
+import _signal
 import _thread
 import builtins
 import contextlib
 import marshal
 import math
+import mmap
 import os
 import re
 import resource
+import struct
 import sys
 import time
 import types
 import weakref
 
-from envs.sandbox.inside.emulation import STDOUT_NAMES, share_between_threads, share_stdout
-from envs.sandbox.inside.folder import PROGRAM_NAME
-from envs.sandbox.inside.framing import report
-from envs.sandbox.inside.interpreter import NOTICING
-from envs.sandbox.inside.kernel import STACK_BYTES, THREAD_STACK_BYTES
+from envs.sandbox.inside.confinement import PROGRAM_NAME, Confinement
+from envs.sandbox.inside.framing import report, write_all
+from envs.sandbox.inside.interpreter import (
+    NOTICING,
+    STDOUT_NAMES,
+    print_uncaught,
+    shut_down,
+)
+from envs.sandbox.inside.kernel import (
+    PR_SET_PDEATHSIG,
+    THREAD_STACK_BYTES,
+    c_frame,
+    current_frame,
+    prctl,
+)
 from envs.sandbox.inside.values import decode, encode
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
 if TYPE_CHECKING:
-    from typing import Any
-
-    from envs.sandbox.inside.server import Server
+    from types import FrameType
+    from typing import Any, NoReturn
 
 # Loaded if the program's text names them: once per program, not once per test.
 ON_DEMAND = (
@@ -49,9 +62,12 @@ _SEEING_FRAMES = "frame", "inspect", "traceback", "f_back", "stack"
 # are reserved whole but seldom used. The peak resident size decides on memory in use.
 ALLOWANCE_BYTES, THREADS_ALLOWANCE_BYTES = 64 << 20, 1024 << 20
 MAX_FDS = 256
-# Compiling a shorter text takes little of the allowance; after a longer one, the address space is
-# measured.
-SHORT_CHARS = 10_000
+RESULT_FILE = 3  # receives a called function's result, out of the reach of print
+MAX_RECURSION_LIMIT = 2**31 - 1
+_STARTING, _BEGUN = 0, 1
+_REFUSALS = {2: "SYNTAX_ERROR", 3: "MEMORY_LIMIT"}
+# State; CPU seconds that were used when the program began; the time then.
+_STATUS_LAYOUT = struct.Struct("Bdd")
 
 # The names that call-based problems rely on, as the sites that they come from define them.
 PRELUDE = """
@@ -67,7 +83,46 @@ import bisect, collections, functools, heapq, itertools, math, operator, random,
 """
 
 
-# ---- the header ----
+class StartupStatus:
+    """A shared page that tells the server how far a test process is before its program begins.
+
+    One test process at a time writes to it, and unmaps it afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._page = mmap.mmap(-1, _STATUS_LAYOUT.size)
+
+    def reset(self) -> None:
+        """Prepare for the next test process."""
+        _STATUS_LAYOUT.pack_into(self._page, 0, _STARTING, 0.0, 0.0)
+
+    def begin(self) -> None:
+        """Say that the program comes next: time used so far is not its own.
+
+        The server may look at any moment, so the first byte is written last.
+        """
+        now = time.process_time(), time.monotonic()
+        _STATUS_LAYOUT.pack_into(self._page, 0, _STARTING, *now)
+        self._page[0] = _BEGUN
+        self._page.close()
+
+    def refuse(self, outcome: str) -> None:
+        """Say that there is no program to run."""
+        self._page[0] = next(code for code, name in _REFUSALS.items() if name == outcome)
+
+    @property
+    def refused(self) -> str | None:
+        """The outcome of a program that does not compile."""
+        return _REFUSALS.get(self._page[0])
+
+    @property
+    def begun(self) -> tuple[float, float] | None:
+        """CPU seconds used before the program began, and that time; None if it has not begun."""
+        state, cpu_s, time_s = _STATUS_LAYOUT.unpack_from(self._page)
+        return (cpu_s, time_s) if state == _BEGUN and time_s else None
+
+
+# ---- header and compilation ----
 
 
 def program_header(limits: dict[str, Any], source: bytes) -> bytes:
@@ -92,27 +147,6 @@ def read_program_header(file: int) -> dict[str, Any]:
     data = os.pread(file, os.lseek(file, 0, os.SEEK_END), 0)
     os.close(file)
     return marshal.loads(data)
-
-
-# ---- compilation ----
-
-
-def prepare_program(server: Server, file: int) -> Program | dict[str, Any]:
-    """Return the program in a file, ready but for its module; or the report of a refusal."""
-    header = read_program_header(file)
-    code = compile_program(header, server.base_address_space)
-    if isinstance(code, dict):
-        return code
-    if header["threads"]:
-        bound_thread_stacks(max(header["memory_mb"] << 20, STACK_BYTES))
-    for name in header["modules"]:
-        with contextlib.suppress(ImportError):  # the program's own import will raise it
-            __import__(name)
-    if "multiprocessing" in header["modules"]:
-        share_between_threads()
-    if header["names_stdout"]:
-        share_stdout()
-    return Program(server, code, header)
 
 
 def compile_program(
@@ -173,12 +207,18 @@ class SourceLoader:
 class Program:
     """One compiled program, ready to run. Limits that do not hinder this process are set."""
 
-    def __init__(self, server: Server, code: types.CodeType, header: dict[str, Any]) -> None:
-        self.server, self.code, self.header = server, code, header
+    def __init__(
+        self,
+        confinement: Confinement,
+        startup: StartupStatus,
+        code: types.CodeType,
+        header: dict[str, Any],
+        address_space: int,
+    ) -> None:
+        self.confinement, self.startup, self.code, self.header = confinement, startup, code, header
         self.fn_name: str | None = header["fn_name"]
-        self.folder = server.folder.path if server.folder and header["uses_files"] else None
-        self.signals, self.sees_frames = header["signals"], header["sees_frames"]
-        self.may_notice, self.names_ctypes = header["may_notice"], header["names_ctypes"]
+        folder = confinement.folder
+        self.folder = folder.path if folder and header["uses_files"] else None
         self.names: dict[str, Any] | None = None  # of the program's module
         sys.argv, sys.orig_argv = ["main.py"], ["python3", "main.py"]
         if self.folder:
@@ -189,7 +229,16 @@ class Program:
             (resource.RLIMIT_CPU, math.ceil(header["cpu_s"] + time.process_time()) + 1),
             (resource.RLIMIT_FSIZE, (header["output_mb"] << 20) + 1),
         )
-        self._limit_all(THREADS_ALLOWANCE_BYTES if header["threads"] else ALLOWANCE_BYTES)
+        allowance = THREADS_ALLOWANCE_BYTES if header["threads"] else ALLOWANCE_BYTES
+        limits = [
+            (resource.RLIMIT_AS, address_space + (header["memory_mb"] << 20) + allowance),
+            (resource.RLIMIT_NOFILE, MAX_FDS),
+            (resource.RLIMIT_MEMLOCK, 0),
+        ]
+        if confinement.max_tasks is not None:
+            limits.append((resource.RLIMIT_NPROC, confinement.max_tasks))
+        for limit, value in limits:
+            resource.setrlimit(limit, (value, value))
 
     def open_module(self) -> None:
         """Make the module that the program will run as.
@@ -207,22 +256,82 @@ class Program:
         if self.fn_name:
             exec(PRELUDE, self.names)
 
-    def _limit_all(self, allowance: int) -> None:
-        header, server = self.header, self.server
-        short = not header["modules"] and len(header["source"]) < SHORT_CHARS
-        base = server.base_address_space if short else server.address_space()
-        limits = [
-            (resource.RLIMIT_AS, base + (header["memory_mb"] << 20) + allowance),
-            (resource.RLIMIT_NOFILE, MAX_FDS),
-            (resource.RLIMIT_MEMLOCK, 0),
-        ]
-        if server.config["max_tasks"] is not None:
-            limits.append((resource.RLIMIT_NPROC, server.config["max_tasks"]))
-        for limit, value in limits:
+    def become(self, files: tuple[int, ...]) -> NoReturn:
+        """Run the program on (stdin, stdout, stderr)."""
+        if "random" in sys.modules:
+            # The same program draws the same numbers, and so gets the same verdict.
+            sys.modules["random"].seed(0)
+        self.give_up_rights(files)
+        self.startup.begin()
+        names, self.names = self.names, None
+        status = run_program(self, names)
+        del names  # nothing but the program itself may keep its objects alive
+        # A program that names ctypes may have written to C's own streams.
+        survivor = None if self.header["names_ctypes"] else self.module_loader
+        shut_down(status, self.module_name, self.header["may_notice"], survivor)
+
+    def give_up_rights(self, files: tuple[int, ...]) -> None:
+        """Give up descriptors and rights. Short: each page that it touches has to be copied."""
+        confinement, with_folder = self.confinement, self.folder is not None
+        os.setsid()  # a signal to its group reaches nobody else
+        stdin, stdout, stderr = files
+        os.dup2(stdin, 0)
+        os.dup2(stderr, 2)
+        if self.fn_name:
+            # Opened anew: the flags of one open file shared by all programs would be a channel.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(stdout, RESULT_FILE)
+        else:
+            os.dup2(stdout, 1)
+        if self.folder:
+            os.chdir(self.folder)
+        if confinement.landlock is not None:
+            confinement.landlock[with_folder].install()
+        os.closerange(RESULT_FILE + 1 if self.fn_name else RESULT_FILE, 256)
+        for limit, value in self.child_limits:
             resource.setrlimit(limit, (value, value))
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        confinement.become_test_user()
+        # Set again, since a change of user clears it; and the parent may have ended before.
+        prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+        if os.getppid() not in confinement.own_pids | {0}:  # 0: outside of its PID namespace
+            os._exit(1)
+        seccomp = confinement.seccomp[with_folder]
+        if self.header["signals"]:
+            seccomp.allow_own_signals()
+        seccomp.install()
 
 
-# ---- calls ----
+def run_program(program: Program, names: dict[str, Any] | None) -> int:
+    """Run the program, and call its function if it has one to call; return the exit status."""
+    assert names is not None
+    try:
+        count_recursion_from_here()
+        arguments = sys.stdin.read() if program.fn_name else ""  # out of the reach of input()
+        if not program.header["sees_frames"]:
+            exec(program.code, names)
+        else:
+            place = current_frame(c_frame.value, run_program.__code__)
+            frame, place.value = place.value, None  # no caller is to be seen
+            try:
+                exec(program.code, names)
+            finally:
+                place.value = frame
+        if program.fn_name:
+            write_all(RESULT_FILE, call_function(names, program.fn_name, arguments))
+        return 0
+    except SystemExit as error:
+        return exit_status(error.code)
+    except MemoryError:
+        os.write(2, b"MemoryError\n")  # a whole traceback would need memory
+    except BaseException as error:
+        try:
+            print_uncaught(error)
+        except SystemExit as exit_:  # the program's own hook decides
+            return exit_status(exit_.code)
+        except BaseException:
+            os.write(2, b"an error in sys.excepthook\n")
+    return 1
 
 
 def call_function(names: dict[str, Any], function: str, arguments: str) -> bytes:
@@ -230,3 +339,35 @@ def call_function(names: dict[str, Any], function: str, arguments: str) -> bytes
     solution: Any = names.get("Solution")
     target = getattr(solution(), function) if hasattr(solution, function) else names[function]
     return encode(target(*decode(arguments))).encode()
+
+
+def count_recursion_from_here() -> None:
+    """Make recursion limits count as in a script, which has nothing below its first frame.
+
+    Otherwise a right program would fail slightly below the limit, and earlier in some tests.
+    """
+    set_limit, requested = sys.setrecursionlimit, sys.getrecursionlimit()
+    below = int(sys.version_info < (3, 12))  # exec itself, which counted as a frame
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        frame, below = frame.f_back, below + 1
+
+    def setrecursionlimit(limit: int, /) -> None:
+        nonlocal requested
+        valid = 0 < limit <= MAX_RECURSION_LIMIT
+        set_limit(min(limit + below, MAX_RECURSION_LIMIT) if valid else limit)
+        requested = int(limit)
+
+    setrecursionlimit(requested)
+    sys.setrecursionlimit, sys.getrecursionlimit = setrecursionlimit, lambda: requested
+
+
+def exit_status(value: object) -> int:
+    """Return the exit status that the interpreter makes of `sys.exit(value)`."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return (value if abs(value) < 1 << 63 else -1) & 0xFF
+    with contextlib.suppress(BaseException):
+        print(value, file=sys.stderr or sys.__stderr__)
+    return 1

@@ -15,13 +15,12 @@ import signal
 import time
 
 from envs.sandbox.inside.framing import patience_s
+from envs.sandbox.inside.kernel import Proc
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
-
-    from envs.sandbox.inside.server import Server
 
 LOOK_S = 0.1  # how often a test is looked at; a shorter one never is
 STALL_S = 0.1  # later than this, this process did not merely wake up late
@@ -39,7 +38,7 @@ class WallClock:
     what is certain: a program whose threads take turns may have waited for as long.
     """
 
-    def __init__(self, server: Server, process: int, limit_s: float, started: float) -> None:
+    def __init__(self, proc: Proc, process: int, limit_s: float, started: float) -> None:
         """`process`: a pidfd of the test; `started`: when it was requested."""
         self.process, self.limit_s = process, limit_s
         self.begun: float | None = None  # when the program began
@@ -47,7 +46,7 @@ class WallClock:
         self.stalled_s = 0.0  # this process stood still
         self.waited_s = 0.0  # for a core, at each look the thread that waited longest
         self.waited_by_all_s = 0.0  # the sum over all threads
-        self._server, self._folder = server, -1
+        self._proc, self._folder = proc, -1
         self._waits: dict[str, int] = {}  # thread → nanoseconds at the last look
         self._lost: list[tuple[float, float]] = []  # of each look, its time and all lost until then
         self._next_look = self._deadline = math.inf
@@ -100,7 +99,7 @@ class WallClock:
         elapsed = self.now - (self.begun or self.now)
         if elapsed <= LOOK_S:
             return {}
-        known = self._server.counts_waiting
+        known = self._proc.counts_waiting
         certain = elapsed - self.stalled_s - self.waited_by_all_s  # its own in any case
         likely = elapsed - self.stalled_s - self.waited_s
         # Threads that only sleep, but wake up at once, each wait for the others.
@@ -149,16 +148,15 @@ class WallClock:
 
     def _threads(self) -> Iterator[tuple[str, bytes, int]]:
         """Yield (number, state, nanoseconds without a core) of each living thread."""
-        server = self._server
+        proc = self._proc
         with contextlib.suppress(OSError):
             if self._folder < 0:
-                fields = server.read_proc(f"self/fdinfo/{self.process}").split()
+                fields = proc.read(f"self/fdinfo/{self.process}").split()
                 pid = int(fields[fields.index(b"Pid:") + 1])
-                self._folder = os.open(
-                    f"{pid}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=server.proc
-                )
+                flags = os.O_RDONLY | os.O_DIRECTORY
+                self._folder = os.open(f"{pid}/task", flags, dir_fd=proc.folder)
             for thread in os.listdir(self._folder):
                 with contextlib.suppress(OSError):  # it has just ended
-                    state = server.read_proc(f"{thread}/stat", self._folder).rpartition(b")")[2]
-                    waited = server.read_proc(f"{thread}/schedstat", self._folder).split()[1]
+                    state = proc.read(f"{thread}/stat", self._folder).rpartition(b")")[2]
+                    waited = proc.read(f"{thread}/schedstat", self._folder).split()[1]
                     yield thread, state.split()[0], int(waited)

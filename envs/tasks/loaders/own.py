@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from envs.command_line.config_parsing import did_you_mean
+from envs.command_line import did_you_mean
 from envs.problem import CheckerProgram, Problem, Test
 from envs.tasks import parsers
 from envs.tasks.checker_rules import checker_for

@@ -16,13 +16,13 @@ import json
 import random
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from algorithms.grpo import GRPO, GRPOConfig
+import algorithms
 from analysis import markdown
 from envs.environment import Environment
 from envs.judge.judge import JudgeConfig
@@ -35,8 +35,8 @@ from experiments.benchmarks.peers.trl import (
     trl_trainer,
 )
 from experiments.benchmarks.workload import MiniContests
+from experiments.config.composition import config_of
 from experiments.config.model_folder import BUILT_HERE
-from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.sample import PromptedProblem
 
@@ -77,12 +77,14 @@ def main(options: Options) -> None:
     bundled = model.path in BUILT_HERE
     tokens = options.max_tokens or (None if bundled else TOKENS_OF_PRETRAINED)
     size = workload.batch_size(model, options.prompts, options.group, tokens)
-    rate = options.rate or (GRPOConfig().learning_rate if bundled else RATE_OF_PRETRAINED)
+    rate = options.rate or (
+        algorithms.make("grpo").config.learning_rate if bundled else RATE_OF_PRETRAINED
+    )
     reward = options.reward or ("binary" if bundled else "shaped")
     mini = MiniContests.load(model, size, options.steps, reward)
     judge = JudgeConfig(early_stop=not mini.task.reward.needs_all_tests)
     ours, theirs = [], []
-    with open_environments(RunConfig(None, task=mini.task, judge=judge)) as environments:
+    with open_environments(replace(config_of([]), task=mini.task, judge=judge)) as environments:
         for seed in range(options.seeds):
             prompted = random.Random(seed).sample(mini.prompted, len(mini.prompted))
             ours.append(our_rewards(mini, prompted, environments.make(), rate, seed))
@@ -100,7 +102,7 @@ def our_rewards(
     seed: int,
 ) -> list[float]:
     """The mean reward of each step's responses. The learning rate is constant, as in TRL's run."""
-    steps, means = OurSteps(mini, judge, GRPO(GRPOConfig(learning_rate=rate), 1.0)), []
+    steps, means = OurSteps(mini, judge, algorithms.make("grpo", learning_rate=rate)), []
     for number, start in enumerate(range(0, len(prompted), mini.size.prompts)):
         batch = prompted[start : start + mini.size.prompts]
         samples = steps.take(batch, 1000 * seed + number)

@@ -8,8 +8,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
+import algorithms
 from algorithms.base import Algorithm
-from algorithms.grpo import GRPOConfig
 from envs.environment import Environment, Submission
 from experiments.benchmarks import workload
 from experiments.benchmarks.workload import MiniContests
@@ -96,7 +96,7 @@ def trl_trainer(
         for text, prompt in zip(texts, prompted, strict=True)
     ):
         raise RuntimeError("TRL reads other tokens than we do")
-    defaults, model = GRPOConfig(), copy.deepcopy(mini.engine.model)
+    defaults, model = algorithms.make("grpo").config, copy.deepcopy(mini.engine.model)
     config = trl.GRPOConfig(
         output_dir=folder,
         per_device_train_batch_size=mini.size.prompts * mini.size.responses,

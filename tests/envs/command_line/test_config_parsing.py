@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from envs.command_line.config_parsing import did_you_mean, parse_arguments, parse_values
+from envs.command_line import did_you_mean, parse_arguments, parse_values
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox import SandboxConfig, open_sandbox

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.command_line.config_parsing import parse_values
+from envs.command_line import parse_values
 from envs.sandbox import SandboxConfig, embedded, open_sandbox
 from envs.sandbox.base import SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable, strongest_form

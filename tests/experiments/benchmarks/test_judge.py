@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from envs import Judge
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import parse_arguments
 from envs.sandbox.embedded import EmbeddedSandbox, strongest_form
 from experiments.benchmarks import judge
 from experiments.benchmarks.common import ROOT

@@ -7,7 +7,7 @@ import os
 import pytest
 import transformers
 
-from envs.command_line.config_parsing import parse_arguments
+from envs.command_line import parse_arguments
 from experiments.benchmarks.__main__ import TITLES
 from tests.selection import all_but_slow
 

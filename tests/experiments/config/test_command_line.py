@@ -8,11 +8,8 @@ from experiments.config.command_line import (
     command_line,
     command_text,
     note_command_line,
-    requested_again,
-    spelt_out,
 )
 from experiments.config.composition import config_of, jobs_of
-from experiments.errors import UserError
 
 
 def test_it_is_as_typed_and_quoted(monkeypatch):
@@ -48,17 +45,6 @@ def test_secrets_are_hidden(word, monkeypatch):
 def test_a_pinned_data_set_is_no_secret():
     word = "task.path=hf://datasets/google/mbpp@4bb6404fdc6cacfda99d4ac4205087b89d32030c"
     assert command_text([word]) == word
-
-
-def test_again_is_a_sweeps_and_reaches_its_jobs_by_the_environment(monkeypatch):
-    monkeypatch.setenv("SPO_BENCH_AGAIN", "of another sweep")
-    assert spelt_out(["seed=0,1", "again=changed", "-m"]) == ["-m", "seed=0,1"]
-    assert requested_again() == "changed"
-    assert spelt_out(["-m", "seed=0,1"]) == ["-m", "seed=0,1"]
-    assert requested_again() == "never"
-    assert spelt_out(["again=changed"]) == ["again=changed"]  # composing it says why not
-    with pytest.raises(UserError, match="again=maybe; choose one of never, changed, always"):
-        spelt_out(["-m", "again=maybe"])
 
 
 def test_a_run_may_start_from_several_experiments():

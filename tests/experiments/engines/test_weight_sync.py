@@ -6,18 +6,18 @@ import pytest
 import torch
 
 from envs.problem import Judgement, Problem, Verdict
-from experiments.config.schema import TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
 from experiments.policy.loading import fingerprint, frozen_copy
 from experiments.policy.policy import Policy
 from experiments.sample import Origin, PromptedProblem, Sample
+from tests.compose import train_config
 
 STEPS = 9
 
 
 def sync_of(model, **options):
-    config, policy = TrainConfig(**options), Policy(model)
+    config, policy = train_config(**options), Policy(model)
     engine = HFEngine(frozen_copy(policy) if config.keeps_rollout_copy else policy, {1}, 0, 64)
     return WeightSync(engine, policy, config)
 

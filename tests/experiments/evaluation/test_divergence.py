@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.grpo import GRPO
 from envs.feedback import Feedback
 from envs.problem import Judgement, Problem, Test, Verdict
-from experiments.config.schema import TrainConfig
 from experiments.engine_check import kl_to_base
 from experiments.engines.hf import HFEngine
 from experiments.learner.learner import Learner
@@ -18,6 +17,7 @@ from experiments.rollout.conversations import Dialogue
 from experiments.rollout.observations import ObservationEncoder
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem
+from tests.compose import options_of, train_config
 from tests.experiments.compose import config
 
 PROMPTS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (2, 5 + i, 9)) for i in range(8)]
@@ -31,8 +31,8 @@ def measured(model, learner, samples=64, tokens=1):
 
 
 def learner_of(model, **options):
-    bare = GRPO(GRPOConfig(kl_coef=0.0), 1.0)  # its loss needs no reference
-    return Learner(Policy(model), 0, bare, TrainConfig(), 10, Ledger(), **options)
+    bare = GRPO(options_of("grpo", kl_coef=0.0), 1.0)  # its loss needs no reference
+    return Learner(Policy(model), 0, bare, train_config(), 10, Ledger(), **options)
 
 
 def test_at_the_start_it_is_zero(tiny):
@@ -82,8 +82,8 @@ def conversations(nano, problems, turns):
     learner = Learner(
         Policy(model),
         tokenizer.pad_token_id,
-        GRPO(GRPOConfig(kl_coef=0.0), 1.0),
-        TrainConfig(),
+        GRPO(options_of("grpo", kl_coef=0.0), 1.0),
+        train_config(),
         10,
         Ledger(),
         keep_reference=True,

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from envs.problem import Problem
-from experiments.config.schema import EngineConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engine_check import LogprobCheck, mismatch
 from experiments.engines.hf import HFEngine
 from experiments.learner.forward import score
@@ -15,6 +14,7 @@ from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted, trained
 from experiments.policy.policy import Policy, copy_weights
 from experiments.sample import PromptedProblem
+from tests.compose import engine_config, model_config, run_config, train_config
 
 PROBLEMS = [
     PromptedProblem(Problem(str(i), "", (), ()), prompt)
@@ -49,10 +49,10 @@ class Unheated(HFEngine):
 
 
 def monitor(policy, engine, reference=None, **options):
-    config = RunConfig(
+    config = run_config(
         algo=None,
-        engine=EngineConfig(**{"logprob_check_samples": 32} | options),
-        train=TrainConfig(temperature=0.7),
+        engine=engine_config(**{"logprob_check_samples": 32} | options),
+        train=train_config(temperature=0.7),
     )
     config.task.max_response_tokens = 12
     return LogprobCheck(config, engine, Scorer(policy, 0.7, reference), PROBLEMS)
@@ -158,7 +158,7 @@ def test_where_nothing_has_moved_rounding_favours_nobody(tiny):
 
 def test_an_ignored_adapter_is_found(tiny):
     base = Policy(tiny)
-    policy = adapted(base, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    policy = adapted(base, model_config(adapter="lora", adapter_rank=4), seed=0)
     with torch.no_grad():
         for parameter in trained(policy.model):
             parameter += 1e-2

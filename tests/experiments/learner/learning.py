@@ -3,25 +3,25 @@
 import copy
 
 import algorithms
-from algorithms.grpo import GRPO, GRPOConfig
-from algorithms.ppo import PPO, PPOConfig
-from algorithms.spo import SPO, SPOConfig
+from algorithms.grpo import GRPO
+from algorithms.ppo import PPO
+from algorithms.spo import SPO
 from envs.problem import Judgement, Problem, Verdict
-from experiments.config.schema import TrainConfig
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.learner.learner import Learner
 from experiments.policy.policy import Policy
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
+from tests.compose import options_of, train_config
 
 ALGORITHMS = {
-    "spo": SPO(SPOConfig(q0="group"), 1.0),
-    "ppo-separate": PPO(PPOConfig(), 1.0),
-    "ppo-shared": PPO(PPOConfig(critic="shared", entropy_coef=0.01), 1.0),
+    "spo": SPO(options_of("spo", q0="group"), 1.0),
+    "ppo-separate": PPO(options_of("ppo"), 1.0),
+    "ppo-shared": PPO(options_of("ppo", critic="shared", entropy_coef=0.01), 1.0),
     "ppo-ewma": algorithms.make("ppo_ewma"),
-    "grpo": GRPO(GRPOConfig(), 1.0),
-    "grpo-drop": GRPO(GRPOConfig(zero_variance="drop", aggregate="token_mean"), 1.0),
+    "grpo": GRPO(options_of("grpo"), 1.0),
+    "grpo-drop": GRPO(options_of("grpo", zero_variance="drop", aggregate="token_mean"), 1.0),
 }
 GROUP = 4
 
@@ -53,5 +53,5 @@ def learner_of(model, algorithm, **options):
 
 
 def learner_over(policy, algorithm, **options):
-    config = TrainConfig(warmup_steps=0, **options)
+    config = train_config(warmup_steps=0, **options)
     return Learner(policy, 0, algorithm, config, 10, Ledger())

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from experiments.config.schema import ModelConfig
 from experiments.learner import forward
 from experiments.learner.batching import micro_batches
 from experiments.learner.forward import Critic, Tokens, score
 from experiments.policy import loading
 from experiments.policy.policy import Policy
+from tests.compose import model_config
 from tests.experiments.kinds import model_of
 
 PROMPTS = [[2, 7, 9, 30], [2, 11, 3, 8, 40, 12, 6]]
@@ -48,7 +48,7 @@ def naive_logps(model, conversations=CONVERSATIONS, temperature=0.7):
 
 @pytest.fixture(scope="module")
 def bundled():
-    return loading.load(ModelConfig())[0]
+    return loading.load(model_config())[0]
 
 
 @pytest.fixture(params=[True, False], ids=["packed", "padded"])

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from algorithms.ppo import PPO, PPOConfig
+from algorithms.ppo import PPO
 from experiments.learner.behaviour_logprobs import with_current_weights
+from tests.compose import options_of
 from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,
@@ -96,7 +97,9 @@ def test_missing_log_probs_are_those_of_the_chosen_policy(tiny, missing_logprobs
 def first_and_later_weights(tiny, monkeypatch, correction):
     """(the weights that the loss gets, min(π/μ, 1) of the same tokens), for each of two steps."""
     samples = shifted(samples_from(tiny, REWARDS), 0.2)  # π/μ = e^−0.2 at the start
-    learner = learner_of(tiny, PPO(PPOConfig(learning_rate=1e-2), 1.0), epochs=2, **correction)
+    learner = learner_of(
+        tiny, PPO(options_of("ppo", learning_rate=1e-2), 1.0), epochs=2, **correction
+    )
     seen, loss = [], learner.algorithm.loss
 
     def watched(output, batch):

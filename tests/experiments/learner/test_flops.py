@@ -2,11 +2,12 @@
 
 import pytest
 
-from algorithms.ppo import PPO, PPOConfig
+from algorithms.ppo import PPO
 from experiments.learner.batching import pack
 from experiments.learner.flops import texts_of
 from experiments.policy.model_flops import critic_flops, model_flops
 from experiments.policy.policy import Policy
+from tests.compose import options_of
 from tests.experiments.learner.learning import ALGORITHMS, GROUP, REWARDS, learner_of, samples_from
 
 
@@ -36,7 +37,7 @@ def test_the_reference_once_and_the_policy_each_epoch(tiny, epochs):
 
 
 def test_a_critic_that_learns_apart_has_one_pass_in_a_batchs_only_step(tiny):
-    algorithm = PPO(PPOConfig(), 1.0)
+    algorithm = PPO(options_of("ppo"), 1.0)
     flops, texts = charged(tiny, algorithm)
     model, critic = model_flops(tiny), critic_flops(Policy(tiny))
     expected = critic.forward(texts) + critic.backward(texts)

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from algorithms.base import Needs
-from algorithms.grpo import GRPO, GRPOConfig
+from algorithms.grpo import GRPO
 from algorithms.policy_gradient import GroupOptions, GroupReinforce
-from algorithms.ppo import PPO, PPOConfig
-from experiments.config.schema import TrainConfig
+from algorithms.ppo import PPO
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
 from experiments.learner.batching import micro_batches, pack, trim
 from experiments.learner.optimiser import learning_rate_factor
 from experiments.policy.loading import frozen_copy
+from tests.compose import options_of, train_config
 from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,
@@ -121,7 +121,7 @@ def test_an_algorithm_gets_just_what_it_needs(tiny):
     assert spo.modules.value_head is None
     assert spo.reference is not None
     assert len(spo.optimiser.param_groups) == 1
-    bare = learner_of(tiny, GRPO(GRPOConfig(kl_coef=0.0), 1.0))
+    bare = learner_of(tiny, GRPO(options_of("grpo", kl_coef=0.0), 1.0))
     assert bare.reference is None
     assert bare.modules.critic is None
     separate = learner_of(tiny, ALGORITHMS["ppo-separate"])
@@ -130,7 +130,7 @@ def test_an_algorithm_gets_just_what_it_needs(tiny):
     shared = learner_of(tiny, ALGORITHMS["ppo-shared"])
     assert shared.modules.critic is None
     assert shared.modules.value_head is not None
-    control = learner_of(tiny, PPO(PPOConfig(critic="none"), 1.0))
+    control = learner_of(tiny, PPO(options_of("ppo", critic="none"), 1.0))
     assert control.modules.critic is control.modules.value_head is None
     assert len(control.optimiser.param_groups) == 1
     metrics = control.update(samples_from(tiny, REWARDS), GROUP, None)
@@ -182,10 +182,10 @@ def test_truncated_responses_leave_the_loss_where_asked(tiny):
 def test_what_is_dropped_shrinks_no_metric_and_no_gradient(tiny):
     """Dropped rows used to stay in every denominator, so that keep and drop gave one gradient."""
     flat = samples_from(tiny, [1.0, 0.0, 0.0, 1.0] + [0.0] * 8)
-    drop = GRPO(GRPOConfig(kl_coef=0.0, zero_variance="drop"), 1.0)
+    drop = GRPO(options_of("grpo", kl_coef=0.0, zero_variance="drop"), 1.0)
     dropped, alone, kept = (
         learner_of(tiny, algorithm, max_grad_norm=1e9)
-        for algorithm in (drop, drop, GRPO(GRPOConfig(kl_coef=0.0), 1.0))
+        for algorithm in (drop, drop, GRPO(options_of("grpo", kl_coef=0.0), 1.0))
     )
     metrics = dropped.update(flat, GROUP, None)
     expected = alone.update(flat[:GROUP], GROUP, None)
@@ -296,7 +296,7 @@ def test_divergence_is_said(tiny):
 
 def test_learning_rate_schedules():
     def factors(**options):
-        factor = learning_rate_factor(TrainConfig(warmup_steps=2, **options), steps=10)
+        factor = learning_rate_factor(train_config(warmup_steps=2, **options), steps=10)
         return [round(factor(step), 3) for step in (0, 1, 2, 6, 10)]
 
     assert factors() == [0.5, 1.0, 1.0, 1.0, 1.0]

@@ -8,9 +8,10 @@ import torch
 
 import algorithms
 from algorithms.base import Batch
-from algorithms.spo import SPO, SPOConfig
+from algorithms.spo import SPO
 from experiments.learner.metrics import batch_metrics, explained_variance, group_metrics
 from experiments.sample import Origin
+from tests.compose import options_of
 from tests.experiments.learner.learning import ALGORITHMS, GROUP, learner_of, samples_from
 
 HALF = [1.0, 0.0, 1.0, 0.0] * 3
@@ -82,7 +83,7 @@ def test_spos_squared_loss_by_hand(tiny):
         expected[which] += slope * len(sample.tokens)
     total = sum(expected.values())
     assert min(expected.values()) > 0
-    found = shares(tiny, SPO(SPOConfig(loss="squared"), 1.0), samples)
+    found = shares(tiny, SPO(options_of("spo", loss="squared"), 1.0), samples)
     assert found == pytest.approx([value / total for value in expected.values()], abs=1e-5)
 
 

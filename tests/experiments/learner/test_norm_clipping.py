@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import algorithms
-from experiments.config.schema import TrainConfig
 from experiments.learner.norm_clipping import WINDOW, NormClipping
+from tests.compose import train_config
 from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,
@@ -29,7 +29,7 @@ def clipped(clipping, *norms):
 
 
 def test_a_fixed_bound_is_the_same_for_both_groups():
-    metrics, after = clipped(NormClipping(TrainConfig(max_grad_norm=2.0)), 8.0, 1.0)
+    metrics, after = clipped(NormClipping(train_config(max_grad_norm=2.0)), 8.0, 1.0)
     assert after == pytest.approx([2, 1])
     assert metrics == pytest.approx(
         {"grad_norm": 8, "step_clipped": 1, "critic_grad_norm": 1, "critic_step_clipped": 0}
@@ -37,12 +37,12 @@ def test_a_fixed_bound_is_the_same_for_both_groups():
 
 
 def test_without_a_bound_nothing_is_clipped():
-    metrics, after = clipped(NormClipping(TrainConfig(max_grad_norm=None)), 1e6)
+    metrics, after = clipped(NormClipping(train_config(max_grad_norm=None)), 1e6)
     assert (after, metrics["step_clipped"]) == ([1e6], 0)
 
 
 def test_a_quantiles_bound_is_of_the_groups_own_norms_before():
-    clipping = NormClipping(TrainConfig(clip_quantile=0.5))
+    clipping = NormClipping(train_config(clip_quantile=0.5))
     norms = [(1.0, 100.0), (3.0, 100.0), (5.0, 400.0), (4.0, 50.0)]
     bounds = [(math.inf, math.inf), (1.0, 100.0), (2.0, 100.0), (3.0, 100.0)]
     for step, step_bounds in zip(norms, bounds, strict=True):
@@ -57,7 +57,7 @@ def test_a_quantiles_bound_is_of_the_groups_own_norms_before():
 
 
 def test_steps_without_a_gradient_erase_no_later_one():
-    clipping = NormClipping(TrainConfig(clip_quantile=0.9))
+    clipping = NormClipping(train_config(clip_quantile=0.9))
     for _ in range(2 * WINDOW):
         clipped(clipping, 0.0)
     assert clipped(clipping, 3.0)[1] == [3.0]
@@ -67,7 +67,7 @@ def test_steps_without_a_gradient_erase_no_later_one():
 
 
 def test_a_policy_that_waits_for_its_critic_has_no_step_to_clip_and_sets_no_bound():
-    clipping = NormClipping(TrainConfig(clip_quantile=0.5))
+    clipping = NormClipping(train_config(clip_quantile=0.5))
     gradients = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
     for parameter in gradients:
         parameter.grad = torch.ones(1)
@@ -84,13 +84,13 @@ def test_about_the_same_share_is_clipped_at_every_scale_and_while_norms_drift(sc
     generator = torch.Generator().manual_seed(0)
     drift = torch.linspace(0, math.log(10), 300)
     norms = scale * (0.5 * torch.randn(300, generator=generator) + drift).exp()
-    clipping = NormClipping(TrainConfig(clip_quantile=quantile))
+    clipping = NormClipping(train_config(clip_quantile=quantile))
     share = sum(clipped(clipping, norm)[0]["step_clipped"] for norm in norms.tolist()) / 300
     assert share == pytest.approx(1 - quantile, abs=0.1)
 
 
 def test_only_the_last_norms_count():
-    clipping = NormClipping(TrainConfig(clip_quantile=0.5))
+    clipping = NormClipping(train_config(clip_quantile=0.5))
     for norm in [1e3] * 5 + [1.0] * WINDOW:
         clipped(clipping, norm)
     assert clipped(clipping, 1.0)[0]["grad_norm_bound"] == 1

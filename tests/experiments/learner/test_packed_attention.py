@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 import torch
 
-from experiments.config.schema import ModelConfig
 from experiments.learner import forward, packed_attention
 from experiments.learner.forward import Critic, Tokens, response_hidden, scalar_head, score
 from experiments.learner.packed_attention import can_pack
@@ -16,6 +15,7 @@ from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.attention_override import MODEL_TYPES
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
+from tests.compose import model_config
 from tests.experiments.kinds import model_of
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [9, 9, 31]]
@@ -45,7 +45,7 @@ def policy_of(kind, **options):
 
 @pytest.fixture(scope="module")
 def bundled():
-    return loading.load(ModelConfig())[0]
+    return loading.load(model_config())[0]
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_so_does_every_kind_that_is_packed(kind, batch, padded):
 
 def test_an_adapted_model_does_too(padded):
     pytest.importorskip("peft")
-    policy = adapted(policy_of("qwen2"), ModelConfig(adapter="lora", adapter_rank=4), 0)
+    policy = adapted(policy_of("qwen2"), model_config(adapter="lora", adapter_rank=4), 0)
     tokens = tokens_of(RAGGED)
     assert can_pack(policy)
     same(outcome(policy, tokens), padded(outcome, policy, tokens))

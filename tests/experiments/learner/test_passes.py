@@ -4,21 +4,22 @@ import pytest
 import torch
 
 import algorithms
-from algorithms.ppo import PPO, PPOConfig
-from algorithms.regressions import SquaredRegression, SquaredRegressionOptions
-from algorithms.spo import SPO, SPOConfig
+from algorithms.ppo import PPO
+from algorithms.regressions import SquaredRegression
+from algorithms.spo import SPO
 from experiments.learner import learner as learner_module
+from tests.compose import options_of
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 BY_GROUP = {
-    "spo": SPO(SPOConfig(), 1.0),
-    "squared_regression": SquaredRegression(SquaredRegressionOptions(), 1.0),
+    "spo": SPO(options_of("spo"), 1.0),
+    "squared_regression": SquaredRegression(options_of("gvpo"), 1.0),
 }
 CRITICS = {
     name: algorithm
     for name in algorithms.names()
     if (algorithm := algorithms.make(name)).needs.critic_apart and not algorithm.needs.copies
-} | {"ppo": PPO(PPOConfig(lam=0.9), 1.0)}
+} | {"ppo": PPO(options_of("ppo", lam=0.9), 1.0)}
 
 
 def passes(learner, monkeypatch):
@@ -107,7 +108,7 @@ def test_groups_that_micro_batches_part_teach_what_whole_ones_do(tiny, name):
 
 
 def test_old_values_need_no_logits(tiny, monkeypatch):
-    learner = learner_of(tiny, PPO(PPOConfig(critic="shared"), 1.0))
+    learner = learner_of(tiny, PPO(options_of("ppo", critic="shared"), 1.0))
     shapes = []
     learner.model.lm_head.register_forward_hook(lambda *_: shapes.append(torch.is_grad_enabled()))
     learner.update(samples_from(tiny, REWARDS), GROUP, None)

@@ -5,7 +5,8 @@ import copy
 import pytest
 import torch
 
-from algorithms.ppo import PPO, PPOConfig
+from algorithms.ppo import PPO
+from tests.compose import options_of
 from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,
@@ -48,7 +49,7 @@ def test_ppos_old_policy_and_old_values_are_those_before_the_first_step(
 ):
     """Each pass of each of several steps: 1707.06347, algorithm 1."""
     samples = [sample for _ in range(2) for sample in samples_from(tiny, REWARDS)][: 4 * GROUP]
-    ppo = PPO(PPOConfig(lam=lam, learning_rate=3e-3), 1.0)
+    ppo = PPO(options_of("ppo", lam=lam, learning_rate=3e-3), 1.0)
     fitted = torch.randn(tiny.config.hidden_size)  # a critic that knows something
     learners = [
         learner_of(tiny, ppo, minibatches=m, epochs=e) for m, e in [(1, 1), (minibatches, epochs)]

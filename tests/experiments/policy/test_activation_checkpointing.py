@@ -6,12 +6,12 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
-from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.learner.forward import Critic, score
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
+from tests.compose import model_config
 from tests.experiments.learner.learning import (
     ALGORITHMS,
     GROUP,
@@ -53,7 +53,7 @@ def test_log_probs_and_gradients_are_the_same(case, tiny, tokens):  # noqa: F811
     checkpoint_activations(again)
     if case == "adapter":
         pytest.importorskip("peft")
-        config = ModelConfig(adapter="lora", adapter_rank=4)
+        config = model_config(adapter="lora", adapter_rank=4)
         policy, again = adapted(policy, config, 0), adapted(again, config, 0)
     (logp, found), (kept, expected) = gradients(again, tokens), gradients(policy, tokens)
     assert torch.equal(logp, kept)

@@ -11,10 +11,10 @@ import torch
 from experiments.config.command_line import spelt_out
 from experiments.config.composition import config_of
 from experiments.config.model_folder import locate, with_model_folder
-from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy import loading
 from experiments.run_dir.activity import Activity
+from tests.compose import model_config
 
 gguf = pytest.importorskip("gguf")
 WIDTH, MIDDLE, LAYERS = 32, 64, 1
@@ -84,7 +84,7 @@ def cache(tmp_path, monkeypatch):
 def test_weights_tokenizer_and_template_come_from_the_file(tmp_path, cache):
     file = tmp_path / "tiny.gguf"
     held = write_gguf(file)
-    policy, tokenizer = loading.load(ModelConfig(path=str(file)))
+    policy, tokenizer = loading.load(model_config(path=str(file)))
     weights = policy.model.state_dict()
     for ours, theirs in (
         ("model.embed_tokens.weight", "token_embd.weight"),
@@ -100,24 +100,24 @@ def test_weights_tokenizer_and_template_come_from_the_file(tmp_path, cache):
 def test_a_file_is_converted_once_and_another_content_is_another_model(tmp_path, cache, capfd):
     file = tmp_path / "tiny.gguf"
     write_gguf(file)
-    first = loading.source_of(ModelConfig(path=str(file)))
-    assert loading.source_of(ModelConfig(path=str(file))) == first
+    first = loading.source_of(model_config(path=str(file)))
+    assert loading.source_of(model_config(path=str(file))) == first
     assert capfd.readouterr().err.count("converting") == 1
     write_gguf(file, quantised=None)
-    assert loading.source_of(ModelConfig(path=str(file))) != first
+    assert loading.source_of(model_config(path=str(file))) != first
     assert not list(cache.glob("*.tmp"))
 
 
 def test_a_conversion_is_counted_and_removes_what_a_killed_one_left(tmp_path, cache, capfd):
     file, activity, seen = tmp_path / "tiny.gguf", Activity(), []
     write_gguf(file)
-    folder = Path(loading.source_of(ModelConfig(path=str(file))))
+    folder = Path(loading.source_of(model_config(path=str(file))))
     left = folder.with_name(f"{folder.name}.1.tmp")
     folder.rename(left)
     advance = activity.advance
     activity.advance = lambda count: (advance(count), seen.append(activity.text()))
     activity.begin("opening the task")
-    assert loading.source_of(ModelConfig(path=str(file)), activity) == str(folder)
+    assert loading.source_of(model_config(path=str(file)), activity) == str(folder)
     assert seen[-1] == "converting the model 11/11 tensors"
     assert activity.text() == "opening the task"
     assert folder.is_dir() and not left.exists()
@@ -132,7 +132,7 @@ def test_a_full_disk_is_not_the_files_fault(tmp_path, cache, monkeypatch):
     write_gguf(file)
     monkeypatch.setattr("experiments.policy.gguf._convert", full)
     with pytest.raises(UserError, match=r"the disk is full at .*models.*SPO_BENCH_CACHE"):
-        loading.load(ModelConfig(path=str(file)))
+        loading.load(model_config(path=str(file)))
 
 
 def test_a_broken_or_missing_file_is_one_line(tmp_path, cache):
@@ -141,7 +141,7 @@ def test_a_broken_or_missing_file_is_one_line(tmp_path, cache):
     file = tmp_path / "broken.gguf"
     file.write_bytes(b"GGUF nothing")
     with pytest.raises(UserError, match=r"model\.path=.*cannot be loaded"):
-        loading.load(ModelConfig(path=str(file)))
+        loading.load(model_config(path=str(file)))
     assert not list(cache.glob("*.tmp"))
 
 

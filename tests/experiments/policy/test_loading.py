@@ -17,9 +17,9 @@ import torch
 
 from experiments.config import model_folder
 from experiments.config.model_folder import locate
-from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy import loading
+from tests.compose import model_config
 from tests.experiments.kinds import model_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,14 +27,14 @@ NANO = ROOT / "assets" / "nano"
 LOAD = """
 import json, sys, time
 from experiments.policy import loading
-from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
+from tests.compose import model_config
 
-loading.load(ModelConfig())  # imports count for none of the models below
+loading.load(model_config())  # imports count for none of the models below
 for name in sys.argv[1:]:
     begin, line = time.monotonic(), "loaded"
     try:
-        loading.load(ModelConfig(path=name))
+        loading.load(model_config(path=name))
     except UserError as error:
         line = str(error)
     print(json.dumps((line, time.monotonic() - begin)))
@@ -148,7 +148,7 @@ def test_offline_says_how_to_do_without(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     begin = time.monotonic()
     with pytest.raises(UserError) as raised:
-        loading.load(ModelConfig(path="some/name"))
+        loading.load(model_config(path="some/name"))
     assert_says_how_to_do_without_network(str(raised.value), time.monotonic() - begin)
 
 
@@ -198,7 +198,7 @@ def test_a_broken_config_is_one_line(case, tmp_path):
     text, word = CONFIGS[case]
     (tmp_path / "model" / "config.json").write_text(text)
     with pytest.raises(UserError) as raised:
-        loading.load(ModelConfig(path=str(tmp_path / "model")))
+        loading.load(model_config(path=str(tmp_path / "model")))
     line = str(raised.value)
     assert line.startswith(f"model.path={tmp_path}/model: cannot be loaded")
     assert word in line and "save_pretrained" in line and "\n" not in line
@@ -209,7 +209,7 @@ def test_broken_weights_are_one_line(tmp_path):
     (weights,) = (tmp_path / "model").glob("*.safetensors")
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(UserError, match=r"model\.path=.*cannot be loaded"):
-        loading.load(ModelConfig(path=str(tmp_path / "model")))
+        loading.load(model_config(path=str(tmp_path / "model")))
 
 
 def test_a_bundled_model_that_was_not_built_names_its_command(monkeypatch, tmp_path):
@@ -223,7 +223,7 @@ def test_a_bundled_model_that_was_not_built_names_its_command(monkeypatch, tmp_p
 
 def test_a_folder_without_config_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"model\.path=.*no config\.json"):
-        loading.load(ModelConfig(path=str(tmp_path)))
+        loading.load(model_config(path=str(tmp_path)))
 
 
 def test_a_run_folder_in_place_of_its_checkpoint_is_one_line(tmp_path):
@@ -238,11 +238,11 @@ def test_a_run_folder_in_place_of_its_checkpoint_is_one_line(tmp_path):
 
 @pytest.mark.parametrize(("scale", "refused"), [(1.0, False), (4.0, True)])
 def test_a_model_that_scales_its_logits_is_refused(scale, refused, tmp_path):
-    _, tokenizer = loading.load(ModelConfig())
+    _, tokenizer = loading.load(model_config())
     tokenizer.save_pretrained(tmp_path)
     model_of("granite", logits_scaling=scale).save_pretrained(tmp_path)
     with pytest.raises(UserError, match="scale their logits") if refused else nullcontext():
-        loading.load(ModelConfig(path=str(tmp_path)))
+        loading.load(model_config(path=str(tmp_path)))
 
 
 CHANGES = {
@@ -261,7 +261,7 @@ def test_equal_weights_are_another_policy_with_another_config_end_or_tokenizer(c
     settings = json.loads(path.read_text())
     assert settings.get(key) != value
     path.write_text(json.dumps(settings | {key: value}))
-    pairs = [loading.load(ModelConfig(path=str(folder))) for folder in (NANO, tmp_path / "model")]
+    pairs = [loading.load(model_config(path=str(folder))) for folder in (NANO, tmp_path / "model")]
     assert len({loading.fingerprint(policy.model) for policy, _ in pairs}) == 1
     weights = loading.fingerprint(pairs[0][0].model)
     different = len({loading.policy_fingerprint(*pair, weights) for pair in pairs}) == 2

@@ -5,9 +5,8 @@ import copy
 import pytest
 import torch
 
-from algorithms.ppo import PPO, PPOConfig
-from algorithms.spo import SPO, SPOConfig
-from experiments.config.schema import ModelConfig, TrainConfig
+from algorithms.ppo import PPO
+from algorithms.spo import SPO
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
@@ -16,15 +15,16 @@ from experiments.learner.learner import Learner
 from experiments.policy import loading, lora
 from experiments.policy.policy import Policy, copy_weights
 from experiments.run_dir.ledger import Ledger
+from tests.compose import model_config, options_of, train_config
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
-SPO_GROUP = SPO(SPOConfig(learning_rate=1e-2), 1.0)
-LORA = ModelConfig(adapter="lora", adapter_rank=4)
+SPO_GROUP = SPO(options_of("spo", learning_rate=1e-2), 1.0)
+LORA = model_config(adapter="lora", adapter_rank=4)
 
 
 def learner_of(model, algorithm=SPO_GROUP, seed=0, **options):
     policy = lora.adapted(Policy(model), LORA, seed)
-    return Learner(policy, 0, algorithm, TrainConfig(warmup_steps=0, **options), 10, Ledger())
+    return Learner(policy, 0, algorithm, train_config(warmup_steps=0, **options), 10, Ledger())
 
 
 def trained_for(base, steps, algorithm=SPO_GROUP):
@@ -66,7 +66,7 @@ def test_the_learning_rate_is_ten_times_that_of_full_training(tiny):
 
 
 def test_a_critic_is_a_second_adapter_and_a_head(tiny):
-    learner = trained_for(tiny, 2, PPO(PPOConfig(learning_rate=1e-2), 1.0))
+    learner = trained_for(tiny, 2, PPO(options_of("ppo", learning_rate=1e-2), 1.0))
     held = {p.data_ptr() for p in tiny.parameters()}
     own = [n for n, p in learner.modules.critic.named_parameters() if p.data_ptr() not in held]
     assert all(".lora_" in name or name.startswith("head.") for name in own)
@@ -161,7 +161,7 @@ def test_weight_sync_resumes_from_its_state(tiny, options):
 
     def sync_of(learner):
         engine = HFEngine(loading.frozen_copy(Policy(tiny)), {1}, 0, 64)
-        return WeightSync(engine, learner.policy, TrainConfig(**options))
+        return WeightSync(engine, learner.policy, train_config(**options))
 
     def advance(learner, sync, steps):
         for step in steps:

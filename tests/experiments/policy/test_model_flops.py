@@ -8,12 +8,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from experiments.config.schema import ModelConfig
 from experiments.learner.forward import Tokens, score
 from experiments.policy.lora import adapted
 from experiments.policy.model_flops import critic_flops, model_flops
 from experiments.policy.policy import Policy
 from experiments.run_dir.flops import Text
+from tests.compose import model_config
 from tests.experiments.kinds import SLIDING, model_of
 
 LENGTH = 99
@@ -75,7 +75,7 @@ def test_the_learners_passes_within_five_percent(nano):
 
 
 def test_frozen_weights_have_no_gradient_and_activations_have(tiny):
-    policy = adapted(Policy(tiny), ModelConfig(adapter="lora", adapter_rank=4), 0)
+    policy = adapted(Policy(tiny), model_config(adapter="lora", adapter_rank=4), 0)
     flops, plain = model_flops(policy.model), model_flops(tiny)
     assert (plain.trained_head, flops.trained_blocks) == (0, flops.blocks - plain.blocks)
     forward, backward = forward_and_backward(policy.model)

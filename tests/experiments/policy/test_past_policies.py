@@ -7,13 +7,13 @@ import torch
 
 import algorithms
 from experiments.config.composition import config_of
-from experiments.config.schema import ModelConfig, TrainConfig
 from experiments.errors import UserError
 from experiments.learner.batching import pack
 from experiments.learner.learner import Learner
 from experiments.policy import lora
 from experiments.policy.policy import Policy
 from experiments.run_dir.ledger import Ledger
+from tests.compose import model_config, train_config
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 
@@ -159,8 +159,8 @@ def moving(tiny, adapter, every, **options):
     """A learner of SPO whose reference moves after every `every` batches."""
     policy = Policy(copy.deepcopy(tiny))
     if adapter == "lora":
-        policy = lora.adapted(policy, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
-    config = TrainConfig(warmup_steps=0, reference_every=every)
+        policy = lora.adapted(policy, model_config(adapter="lora", adapter_rank=4), seed=0)
+    config = train_config(warmup_steps=0, reference_every=every)
     algorithm = algorithms.make("spo", learning_rate=1e-3)
     return Learner(policy, 0, algorithm, config, 10, Ledger(), **options)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config.schema import ModelConfig
 from experiments.policy import loading
 from experiments.policy.tokenizer_check import check_vocabulary
 from experiments.replay.sources import encode_response
 from experiments.trainer import train
+from tests.compose import model_config
 from tests.errors_page import row_of
 from tests.experiments.compose import config
 from tests.experiments.kinds import model_of
@@ -71,7 +71,7 @@ def test_it_is_the_line_of_the_errors_page_before_the_weights_are_loaded(
 
 def test_a_smaller_tokenizer_and_added_tokens_that_no_text_has_are_usual(mine):
     add_token(mine, "<image>")
-    tokenizer = loading.load_tokenizer(ModelConfig(path=str(mine)))
+    tokenizer = loading.load_tokenizer(model_config(path=str(mine)))
     assert len(tokenizer) == 1025
     for rows in (1024, 1100):
         check_vocabulary(tokenizer, model_of("llama", vocab_size=rows).config, "mine", 1023)
@@ -83,7 +83,7 @@ def test_the_models_end_token_stands_in_for_the_tokenizers(file, mine):
     if file == "config.json":
         (mine / "generation_config.json").unlink()
     change(mine / file, eos_token_id=[-1, 7, 2])  # −1: none, in some folders
-    policy, tokenizer = loading.load(ModelConfig(path=str(mine)))
+    policy, tokenizer = loading.load(model_config(path=str(mine)))
     assert tokenizer.eos_token_id == tokenizer.pad_token_id == 7
     assert encode_response("1", tokenizer)[-1] == 7
     assert loading.end_tokens(policy.model, tokenizer) == {7, 2}

@@ -6,11 +6,11 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 
-from experiments.config.schema import ModelConfig
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy, copy_weights
 from experiments.policy.weight_snapshots import ShardedSnapshot, WeightSnapshot
+from tests.compose import model_config
 from tests.experiments.runtime.test_torchrun import free_port, joined
 
 
@@ -59,7 +59,7 @@ def wait(rank, size, port, model, own, folder):
 def test_sharded_snapshots_are_the_weights_of_their_time(size, adapter, tiny, tmp_path):
     own = Policy(copy.deepcopy(tiny))
     if adapter:
-        own = adapted(own, ModelConfig(adapter="lora", adapter_rank=3), seed=0)
+        own = adapted(own, model_config(adapter="lora", adapter_rank=3), seed=0)
     given = (size, free_port(), tiny, copy.deepcopy(own), tmp_path)
     mp.start_processes(wait, given, nprocs=size, start_method="fork")
     engine, expected_of = frozen_copy(Policy(tiny)), []

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from envs.reward import RewardConfig
-from experiments.config.schema import ReplayConfig
 from experiments.errors import UserError
 from experiments.replay.buffer import ReplayBuffer
 from experiments.replay.judgements import JudgingCosts
 from experiments.run_dir import checkpoints
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Turn
+from tests.compose import replay_config
 from tests.experiments.rollout.stored import prompt, sample
 
 P, Q = prompt("p"), prompt("q")
@@ -33,10 +33,9 @@ class Others:
 @pytest.fixture
 def store_of():
     def make(*sources, now=lambda: 0, **options):
-        options = ReplayConfig(**options)
-        return ReplayBuffer(
-            options, RewardConfig(), now, JudgingCosts(Ledger(), "replayed_programs"), sources
-        )
+        costs = JudgingCosts(Ledger(), "replayed_programs")
+        options = replay_config(**options)
+        return ReplayBuffer(options, RewardConfig(), now, costs, sources)
 
     return make
 

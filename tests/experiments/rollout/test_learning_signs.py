@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from algorithms.grpo import GRPO
-from algorithms.spo import SPO
 from envs.problem import Judgement, Problem, Verdict
-from experiments.config.schema import RunConfig
 from experiments.rollout.learning_signs import LearningSigns
 from experiments.sample import Origin, PromptedProblem, Sample
+from tests.compose import options_of, run_config
 
-GRPO_OPTIONS = GRPO.Config(core="algorithms.grpo.GRPO")
+GRPO_OPTIONS = options_of("grpo", core="algorithms.grpo.GRPO")
 PROBLEMS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (1,)) for i in range(2)]
 
 
@@ -31,7 +29,7 @@ def sample(problem, accepted, truncated=False, program="print(1)", **changes):
 
 
 def lines(batch, kl=float("nan"), algo=None, **changes):
-    config = RunConfig(algo or GRPO_OPTIONS)
+    config = run_config(algo or GRPO_OPTIONS)
     for key, value in changes.items():
         group, name = key.split("__")
         setattr(getattr(config, group), name, value)
@@ -105,7 +103,7 @@ def test_failures_beside_the_data_sets_programs_are_no_sign():
     [
         (GRPO_OPTIONS, {}, False),
         (GRPO_OPTIONS, {"train__missing_logprobs": "reference"}, True),
-        (SPO.Config(core="algorithms.spo.SPO"), {}, True),
+        (options_of("spo", core="algorithms.spo.SPO"), {}, True),
     ],
 )
 def test_the_data_sets_programs_are_advised_where_the_objective_takes_them(algo, train, mixes):

@@ -8,16 +8,16 @@ from envs.cache_folder import cache_root
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
 from envs.tasks.prompts import with_few_shot
-from experiments.config.schema import ModelConfig
 from experiments.errors import UserError
 from experiments.policy.loading import load
 from experiments.rollout.prompts import encode_prompts
+from tests.compose import model_config
 from tests.envs.tasks.dataset_rows import config, taco_row, write
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return load(ModelConfig())[1]
+    return load(model_config())[1]
 
 
 @pytest.fixture

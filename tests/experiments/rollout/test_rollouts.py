@@ -49,7 +49,7 @@ def test_a_group_in_which_the_judge_failed_is_left_out_whole():
     broken = lambda *given: (
         [],
         [replace(s, reward=None) if i == 1 else s for i, s in enumerate(answers(*given)[1])],
-    )  # noqa: E731, E501
+    )
     rollouts.responder.respond = broken
     assert [s.reward for s in rollouts.collect(1)] == [1.0, 1.0]
 

@@ -16,7 +16,7 @@ TREE = {
     "experiments/trainer.py": "from experiments.build import (\n    build,\n    other,\n)\n",
     "experiments/build.py": "import experiments.run_dir.progress\n",
     "experiments/run_dir/progress.py": "",
-    "experiments/studies/run.py": "from experiments import trainer\n",
+    "experiments/study.py": "from experiments import trainer\n",
     "algorithms/__init__.py": "",
     "algorithms/base.py": "",
     "algorithms/spo.py": "def f():\n    from algorithms import base\n",
@@ -80,8 +80,8 @@ def test_of_this_tree_what_computes_counts_and_what_shows_does_not():
     assert losses & {"algorithms/grpo.py", "algorithms/spo.py"} == {"algorithms/grpo.py"}
     assert {"algorithms/spo.py", "algorithms/tensors.py", "envs/judge/checkers.py"} <= set(code)
     assert {"experiments/engines/hf.py", "envs/tasks/mini/grids.py"} <= set(code)
-    others = ("algorithms/ppo.py", "experiments/run_dir/progress.py", "experiments/sweep.py")
-    assert not [name for name in code if name in others or name.startswith("experiments/studies")]
+    others = ("algorithms/ppo.py", "experiments/run_dir/progress.py", "experiments/runner.py")
+    assert not [name for name in code if name in others]
 
 
 def test_what_changed_is_named_until_it_is_as_before(tree, run):

@@ -9,16 +9,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from algorithms.spo import SPOConfig
 from experiments.config.resume import is_finished
-from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.run_dir.records import Records
+from tests.compose import options_of, run_config
 
 
 @pytest.fixture
 def config(tmp_path):
-    return RunConfig(algo=SPOConfig(name="spo"), output_dir=str(tmp_path))
+    return run_config(algo=options_of("spo", name="spo"), output_dir=str(tmp_path))
 
 
 def test_two_runs_of_the_same_second_have_folders_of_their_own(config):

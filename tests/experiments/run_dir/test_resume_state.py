@@ -5,7 +5,6 @@ import copy
 import torch
 
 from algorithms import make
-from experiments.config.schema import TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
@@ -13,12 +12,13 @@ from experiments.policy.loading import frozen_copy
 from experiments.policy.policy import Policy
 from experiments.run_dir import checkpoints
 from experiments.run_dir.ledger import Ledger
+from tests.compose import train_config
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 
 def parts(model):
     """Return a learner and a weight sync with lag 2."""
-    train = TrainConfig(lag=2)
+    train = train_config(lag=2)
     algorithm = make("spo", learning_rate=1e-3)
     learner = Learner(Policy(copy.deepcopy(model)), 0, algorithm, train, 10, Ledger())
     engine = HFEngine(frozen_copy(Policy(model)), {1}, 0, 64)

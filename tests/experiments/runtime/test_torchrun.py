@@ -11,7 +11,6 @@ import torch.multiprocessing as mp
 
 import algorithms
 from algorithms import make
-from experiments.config.schema import EngineConfig, ModelConfig, RunConfig, TrainConfig
 from experiments.engine_check import LogprobCheck
 from experiments.engines.base import Request
 from experiments.engines.hf import HFEngine
@@ -30,6 +29,7 @@ from experiments.runtime.torchrun_proxies import (
     TorchrunWeightSync,
 )
 from experiments.sample import Origin
+from tests.compose import engine_config, model_config, run_config, train_config
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
 
 CASES = {  # name → (algorithm, its options, training options)
@@ -91,8 +91,8 @@ def updated(name, model, ranks=SINGLE_PROCESS, main=True, eps=1e-8):
     if name == "ppo-checkpointed":
         checkpoint_activations(policy)
     if name.endswith("-adapter"):
-        policy = lora.adapted(policy, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
-    config = TrainConfig(warmup_steps=0, **train)
+        policy = lora.adapted(policy, model_config(adapter="lora", adapter_rank=4), seed=0)
+    config = train_config(warmup_steps=0, **train)
     made = make(algorithm, **options, learning_rate=1e-3)
     learner = Learner(policy, 0, made, config, 10, Ledger(), ranks=ranks)
     for group in learner.optimiser.param_groups:
@@ -207,14 +207,14 @@ def faulty(rank, size, port, model, folder):
     samples = samples_from(model, REWARDS)
     made = make("spo", learning_rate=1e-3)
     learner = Learner(
-        Policy(copy.deepcopy(model)), 0, made, TrainConfig(), 10, Ledger(), ranks=ranks
+        Policy(copy.deepcopy(model)), 0, made, train_config(), 10, Ledger(), ranks=ranks
     )
     own = frozen_copy(Policy(model))
     engine = (Skips if rank else HFEngine)(own, {1}, 0, 64)
     spread = ShardedEngine(ranks, "engine", engine, learner.policy)
     ranks.targets |= {
         "learner": learner,
-        "weight_sync": WeightSync(engine, learner.policy, TrainConfig()),
+        "weight_sync": WeightSync(engine, learner.policy, train_config()),
     }
     if not ranks.is_rank_zero:
         ranks.serve()
@@ -224,7 +224,7 @@ def faulty(rank, size, port, model, folder):
         return
     weight_sync = TorchrunWeightSync(ranks, "weight_sync", ranks.targets["weight_sync"])
     learner = TorchrunLearner(ranks, "learner", learner)
-    config = RunConfig(None, engine=EngineConfig(logprob_check_samples=16))
+    config = run_config(None, engine=engine_config(logprob_check_samples=16))
     config.task.max_response_tokens = 12
     prompts = list(dict.fromkeys(sample.prompt for sample in samples))
     watch, found = LogprobCheck(config, spread, learner, prompts), {}

@@ -11,7 +11,6 @@ import torch
 import torch.multiprocessing as mp
 
 from algorithms import make
-from experiments.config.schema import ModelConfig, TrainConfig
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
@@ -22,6 +21,7 @@ from experiments.run_dir.ledger import Ledger
 from experiments.runtime.base import SINGLE_PROCESS
 from experiments.runtime.torchrun import NullEngine, TorchrunRay
 from experiments.runtime.torchrun_proxies import SyncedEngine
+from tests.compose import model_config, train_config
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 from tests.experiments.runtime.test_torchrun import free_port, joined
 from tests.experiments.runtime.with_ray import needs_ray
@@ -41,7 +41,7 @@ def update_and_sync(rank, size, port, model, samples, folder):
     policy = Policy(model)
     held = ranks.engine_copy(policy)
     made = make("grpo", learning_rate=1e-3)
-    learner = Learner(policy, 0, made, TrainConfig(warmup_steps=0), 10, Ledger(), ranks=ranks)
+    learner = Learner(policy, 0, made, train_config(warmup_steps=0), 10, Ledger(), ranks=ranks)
     engine = HFEngine(held, {1}, 0, 64) if ranks.is_rank_zero else NullEngine(held)
     synced = SyncedEngine(ranks, "engine", engine, learner.policy)
     learner.update(samples, GROUP, None)
@@ -60,9 +60,9 @@ def update_and_sync(rank, size, port, model, samples, folder):
 def stale_weight_sync(base, ranks=SINGLE_PROCESS):
     """Return an engine, a weight sync over an adapter with lag 1, and the learner."""
     initial = Policy(copy.deepcopy(base))
-    policy = adapted(initial, ModelConfig(adapter="lora", adapter_rank=4), seed=0)
+    policy = adapted(initial, model_config(adapter="lora", adapter_rank=4), seed=0)
     engine = HFEngine(frozen_copy(Policy(base)), {1}, 0, 64)
-    made, config = make("grpo", learning_rate=1e-3), TrainConfig(warmup_steps=0, lag=1)
+    made, config = make("grpo", learning_rate=1e-3), train_config(warmup_steps=0, lag=1)
     learner = Learner(policy, 0, made, config, 10, Ledger(), ranks=ranks)
     return engine, WeightSync(engine, policy, config), learner
 

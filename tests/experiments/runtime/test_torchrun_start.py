@@ -3,10 +3,10 @@
 import pytest
 import torch.multiprocessing as mp
 
-from experiments.config.schema import EngineConfig, RunConfig
 from experiments.engines import factory
 from experiments.errors import UserError
 from experiments.runtime.torchrun import RunEnded
+from tests.compose import engine_config, run_config
 from tests.experiments.runtime.test_torchrun import free_port, joined
 
 CASES = ("all begin", "the main rank cannot", "another cannot")
@@ -16,7 +16,7 @@ def begin(rank, size, port, case, folder):
     ranks = joined(rank, size, port)
     closed = []
     factory.open_engines = lambda *given: given[-1].append(lambda: closed.append(1) or 1 / 0)
-    config = RunConfig(None, engine=EngineConfig(name="vllm"))
+    config = run_config(None, engine=engine_config(name="vllm"))
     found = "began"
     if ranks.is_rank_zero:
         try:

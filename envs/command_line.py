@@ -1,0 +1,260 @@
+"""Commands with key=value arguments: parsing into dataclasses, one-line errors, `--help`.
+
+Types, ranges (`PositiveInt`, `Annotated[float, Field(le=1)]`) and choices (`Literal`) are declared
+only in the annotations; pydantic checks values. An error is one line: key, value, what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import json
+import math
+import os
+import re
+import sys
+import textwrap
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from omegaconf import OmegaConf
+from pydantic import TypeAdapter, ValidationError
+
+T = TypeVar("T")
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+UNREAD = 141  # exit status if nobody reads the output: 128 + SIGPIPE
+
+ALLOWED = {  # pydantic's error type → what the key takes
+    "int_type": "it takes a whole number (int)",
+    "float_type": "it takes a number (float)",
+    "string_type": "it takes a text (str)",
+    "bool_type": "it is true or false",
+    "int_parsing": "it takes a whole number (int)",
+    "float_parsing": "it takes a number (float)",
+    "bool_parsing": "it is true or false",
+    "dict_type": "it takes keys and their values",
+    "list_type": "it takes a list, e.g. [1,2]",
+    "literal_error": "choose one of {expected}",
+    "greater_than": "it must be above {gt:g}",
+    "greater_than_equal": "it must be at least {ge:g}",
+    "less_than_equal": "it must be at most {le:g}",
+    "less_than": "it must be below {lt:g}",
+    "dataclass_type": "it has keys of its own, KEY.KEY=VALUE",
+    "value_error": "{error}",
+}
+
+
+def parse_values(schema: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
+    """Build `schema` from YAML values. Raises ValueError in one line.
+
+    Types are strict, except that an int is accepted as a float. Floats must be finite. `prefix`:
+    the key of the values, for messages.
+    """
+    _check_keys(schema, values, prefix)
+    try:
+        return _adapter(schema).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        raise ValueError(_message(error.errors()[0], prefix)) from error
+
+
+def parse_arguments(schema: type[T], argv: Sequence[str], doc: str | None = None) -> T:
+    """Build `schema` from key=value arguments of a command line. Raises ValueError in one line.
+
+    With --help among them: print `doc`, by default the docstring of the schema's module, and the
+    keys, and end the process.
+    """
+    if wants_help(argv):
+        print_help(schema, doc)
+        raise SystemExit(0)
+    keys = [field.name for field in fields(typing.cast(Any, schema))]
+    for argument in argv:
+        key, equals, value = argument.partition("=")
+        if key not in keys or not equals:
+            listed = f"write key=value, with a key of {', '.join(keys)}"
+            raise ValueError(f"{argument!r}: {did_you_mean(key, keys)}{listed}")
+        if not value:
+            raise ValueError(f"{argument}: it must not be empty")
+    try:
+        options = _adapter(schema).validate_strings(dict(a.split("=", 1) for a in argv))
+    except ValidationError as error:
+        raise ValueError(_message(error.errors()[0], "")) from error
+    for key in keys:
+        _check_finite(key, getattr(options, key))
+    return options
+
+
+def did_you_mean(key: str, known: Sequence[str]) -> str:
+    """Suggest known keys for an unknown one, as the beginning of a message; "" if none is close.
+
+    A key is close if the last name is equal, if it abbreviates the last name (`lr` for
+    `learning_rate`), or by spelling.
+    """
+    leaf, names = key.rpartition(".")[2], {k: k.rpartition(".")[2] for k in known}
+    near = [
+        k
+        for k, name in names.items()
+        if leaf in (name, "".join(word[:1] for word in name.split("_")))
+    ] or difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+    return f"did you mean {' or '.join(map(repr, near[:2]))}? " if near else ""
+
+
+@functools.cache
+def _adapter(schema: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(schema)
+
+
+def _check_keys(schema: type, values: Mapping[str, Any], prefix: str) -> None:
+    """Reject what pydantic accepts: unknown keys, and infinite or NaN floats."""
+    hints: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(schema, include_extras=True).items():
+        aliases = [getattr(item, "alias", None) for item in getattr(hint, "__metadata__", ())]
+        hints |= {alias: hint for alias in aliases if alias} or {name: hint}
+    fields_too = typing.get_type_hints(schema)
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{prefix}={values!r}; it takes keys and their values: {', '.join(hints)}")
+    for key, value in values.items():
+        path = f"{prefix}.{key}" if prefix else key
+        if key not in hints and key not in fields_too:
+            near, listed = did_you_mean(key, list(hints)), ", ".join(hints)
+            raise ValueError(f"unknown key {path!r}; {near}keys here: {listed}")
+        hint = hints.get(key, fields_too.get(key))
+        inner = next((h for h in (hint, *typing.get_args(hint)) if is_dataclass(h)), None)
+        if isinstance(value, Mapping) and isinstance(inner, type):
+            _check_keys(inner, value, path)
+        _check_finite(path, value)
+
+
+def _check_finite(path: str, value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{path}={value}; it must be a finite number")
+
+
+def _message(error: Mapping[str, Any], prefix: str) -> str:
+    """Describe a pydantic error in one line."""
+    names = [str(part) for part in error["loc"] if isinstance(part, str)]
+    path = ".".join(filter(None, [prefix, *names]))
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "missing":
+        return f"{path}=... is missing"
+    if kind == "value_error" and isinstance(value, Mapping):  # about several keys, which it names
+        return str(context["error"])
+    allowed = ALLOWED.get(kind, error["msg"]).format(**context).replace("KEY.KEY", f"{path}.KEY")
+    if kind == "literal_error":
+        allowed = allowed.replace("'", "").replace(" or ", ", ")
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        text = str(value).lower() if isinstance(value, bool) else value
+        allowed += f"""; as a text it is '{path}="{text}"'"""
+    return f"{path}={value!r}; {allowed}"
+
+
+def wants_help(arguments: Sequence[str]) -> bool:
+    """Whether a command line asks for the help."""
+    return not {"-h", "--help", "help"}.isdisjoint(arguments)
+
+
+def print_help(schema: type | None, doc: str | None = None) -> None:
+    """Print a command's help: a text, and the fields of `schema` as its source has them."""
+    text = doc if doc is not None or schema is None else sys.modules[schema.__module__].__doc__
+    print(textwrap.dedent(text or "").strip())
+    if schema is not None and fields(typing.cast(Any, schema)):
+        print("\nKeys, written key=value:", *_field_lines(schema), sep="\n")
+
+
+def _field_lines(schema: type) -> Iterator[str]:
+    """Yield the source lines of a dataclass's fields and their comments, those of bases first."""
+    for base in reversed(schema.__mro__):
+        if is_dataclass(base):
+            source = textwrap.dedent(inspect.getsource(base)).partition("\n    def ")[0]
+            yield from re.findall(r"^  (  (?:#|\w+:).*)$", source, re.MULTILINE)
+
+
+def take_no_arguments(doc: str | None, arguments: Sequence[str]) -> None:
+    """End the process, after the help or an error, if a command without keys is given arguments."""
+    if wants_help(arguments):
+        print((doc or "").strip())
+        raise SystemExit(0)
+    if arguments:
+        print(f"error: {arguments[0]!r}: this command takes no arguments", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def choice_lines(folder: Path) -> Iterator[str]:
+    """Yield a line for each choice of a group of conf/: its name and its file's first sentence."""
+    for file in sorted(folder.glob("[!_]*.yaml")):
+        opening = " ".join(re.findall(r"^# (?!@package|python )(.*)$", _head(file), re.MULTILINE))
+        sentence = re.split(r"(?<=\.)(?<!e\.g\.)\s|:$", opening)[0]
+        yield f"  {file.stem:<24}  {sentence}".rstrip()
+
+
+def yaml_lines(file: Path, values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield `key=value  meaning` for each key of `values`, composed from a YAML file and its bases.
+
+    The meanings are the comments of these files.
+    """
+    meanings: dict[str, str] = {}
+    for each in _with_bases(file):
+        meanings |= _yaml_comments(each.read_text())
+    for key, value in leaves(values):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield f"  {f'{prefix}{key}={text}':<38}  {meanings.get(key, '')}".rstrip()
+
+
+def _with_bases(file: Path) -> Iterator[Path]:
+    """Yield the files in the defaults list of a YAML file of conf/, and the file itself."""
+    for base in OmegaConf.load(file).get("defaults", []):
+        if isinstance(base, str) and base != "_self_":
+            yield from _with_bases(file.parent / f"{base.partition('@')[0]}.yaml")
+    yield file
+
+
+def _yaml_comments(text: str) -> dict[str, str]:
+    """Return dotted key → the comment beside it, or else the comment lines right above it."""
+    path: list[str] = []
+    above: list[str] = []
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if comment := re.match(r" *# ?(.*)", line):
+            above.append(comment[1])
+            continue
+        if entry := re.match(r"( *)([a-z]\w*):(?:.*?\s# (.*))?", line):
+            path[len(entry[1]) // 2 :] = [entry[2]]
+            if meaning := entry[3] or " ".join(above):
+                found[".".join(path)] = meaning
+        above = []
+    return found
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) of a nested configuration."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
+
+
+def _head(file: Path) -> str:
+    return re.split(r"^(?!#)", file.read_text(), maxsplit=1, flags=re.MULTILINE)[0]
+
+
+@contextmanager
+def quiet_when_unread() -> Iterator[None]:
+    """End the process without a word once the reader of its output has gone, as in `... | head`.
+
+    SIGPIPE stays ignored: by default it would also end a run at a lost connection.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # else the interpreter would flush what is left, and complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(UNREAD) from None

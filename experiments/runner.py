@@ -1,0 +1,355 @@
+"""Many runs: find, resume or start each, one process a GPU, and the table at the end.
+
+Sweeps (`run.py -m`), studies and tuning all come here. The state is the run folders alone: a
+finished run of the same configuration is kept, a stopped one resumes, so the same command goes on
+after any end. A job that fails does not stop the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from omegaconf import OmegaConf
+from pydantic import BeforeValidator, PositiveInt
+
+from experiments.config.composition import config_of
+from experiments.config.resume import is_finished
+from experiments.config.schema import RunConfig
+from experiments.errors import UserError
+from experiments.gpus import ANY_GPU, claim_gpu, visible_gpus
+from experiments.run_dir.atomic_files import check_unlocked
+from experiments.run_dir.interrupts import (
+    raise_interrupts,
+    terminate_with_parent,
+)
+
+Again = Literal["never", "always"]  # whether runs that were made before begin anew
+ROOT = Path(__file__).resolve().parents[1]
+WORKER_VARIABLE = "SPO_BENCH_WORKER"  # set for the processes of jobs that run at once
+RESUMES = "interrupted; the same command resumes"
+PAUSE_S = 0.3
+TAKES = {  # what a job takes from the run folder of another one → overrides
+    "weights_of": ['model.path="{}/checkpoints/final"'],
+    "rollouts_of": ['replay.from_runs=["{}"]', "replay.frozen=true"],
+    "replay_of": ['replay.from_runs=["{}"]', "replay.own=false"],
+}
+
+
+@dataclass(frozen=True)
+class End:
+    """How a job ended, or stands."""
+
+    status: str  # finished | failed | interrupted | running | not run
+    folder: Path | None = None
+    error: str | None = None
+    pass_at: dict[int, float] = field(default_factory=dict)  # k → pass@k of the last evaluation
+    kept: bool = False  # it had finished before
+
+
+@dataclass(eq=False)
+class Job:
+    """One run of several."""
+
+    label: str  # unique among the jobs
+    overrides: tuple[str, ...]  # as on run.py's command line
+    config: RunConfig  # of these overrides
+    parents: dict[str, Job] = field(default_factory=dict)  # key of TAKES → job that ends before
+    replaced: Path | None = None  # its earlier run folder, which again=always leaves as it is
+    end: End = End("not run")
+
+
+class Runner:
+    """Runs jobs, in their order, as they become ready."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        workers: int = 0,
+        again: Again = "never",
+        live: bool = False,
+        after: Callable[[Job], list[Job]] = lambda job: [],
+    ) -> None:
+        """`workers`: processes at once, whose output goes to files; 0: jobs run in this process.
+
+        `live`: they show responses. `after` is called for each job that has ended, and returns
+        further jobs.
+        """
+        self.jobs, self.workers, self.again = list(jobs), workers, again
+        self.live, self.after = live, after
+        self.waiting = list(jobs)
+        self.running: dict[Job, subprocess.Popen] = {}
+
+    def run(self) -> None:
+        """Run until no job is left. Raises KeyboardInterrupt once all have ended with a checkpoint.
+
+        The first interrupt asks the running jobs to end, a second one hurries, a third one kills.
+        """
+        raise_interrupts()
+        try:
+            while self.waiting or self.running:
+                for job, process in list(self.running.items()):
+                    if process.poll() is not None:
+                        del self.running[job]
+                        self._ended(job, _end_of_process(job, process))
+                for job in list(self.waiting):
+                    if len(self.running) >= max(self.workers, 1):
+                        break
+                    if self._is_ready(job):
+                        self.waiting.remove(job)
+                        self._begin(job)
+                if self.workers:
+                    time.sleep(PAUSE_S)
+        except BaseException:
+            if self.running:
+                say(f"stopping {len(self.running)} runs, each with a checkpoint")
+            _end_all(list(self.running.values()))
+            for job in self.running:
+                job.end = state(job.config)
+            raise
+
+    def _is_ready(self, job: Job) -> bool:
+        """Whether the job's parents have ended."""
+        return not any(p in self.waiting or p in self.running for p in job.parents.values())
+
+    def _begin(self, job: Job) -> None:
+        if failed := [p.label for p in job.parents.values() if p.end.status != "finished"]:
+            return self._ended(job, End("not run", None, f"{', '.join(failed)} failed"))
+        complete(job)
+        found = state(job.config)
+        if self.again == "always":
+            job.replaced, found = found.folder, End("not run")
+        if found.folder and is_locked(found.folder):  # e.g. by a process that is just ending
+            say(f"{job.label} waits: another process has {found.folder}")
+            while is_locked(found.folder):
+                time.sleep(PAUSE_S)
+            found = state(job.config)
+        if found.kept:
+            return self._ended(job, found)
+        if self.workers:
+            log = log_of(job)
+            say(f"{job.label} {'resumes' if found.folder else 'starts'}; output: {log}")
+            self.running[job] = _start_process(job, log, self.workers, self.again)
+            return None
+        say(f"{job.label} {'resumes' if found.folder else 'starts'}")
+        from experiments.launch import run_one
+
+        outcome = run_one(job.config, found.folder, in_sweep=not self.live)
+        assert outcome is not None, "a sweep has no worker ranks"
+        end = End(outcome.status, outcome.folder, outcome.error, outcome.pass_at)
+        self._ended(job, end)
+        if end.status == "interrupted":
+            raise KeyboardInterrupt
+        return None
+
+    def _ended(self, job: Job, end: End) -> None:
+        job.end = end
+        more = self.after(job)
+        self.jobs += more
+        self.waiting += more
+        done = len(self.jobs) - len(self.waiting) - len(self.running)
+        how = f"kept: {end.folder}{changed(job)}" if end.kept else end.error or str(end.folder)
+        say(f"{job.label} {end.status}: {how}; {done} of {len(self.jobs)}")
+
+
+def say(text: str) -> None:
+    """Print a line with the time on stderr."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def default_workers() -> int:
+    """Return how many processes a study runs at once: one a GPU, or without one a core."""
+    return len(visible_gpus()) or len(os.sched_getaffinity(0))
+
+
+Workers = Annotated[
+    PositiveInt, BeforeValidator(lambda value: default_workers() if value == "auto" else value)
+]
+
+
+def find_run(config: RunConfig) -> Path | None:
+    """Return the last run folder of this configuration, however its run ended; None without any.
+
+    The words of `tuned`, which say how values were found, may differ.
+    """
+    files = list((Path(config.output_dir) / config.name).glob("*/config.yaml"))
+    if not files:
+        return None
+    from experiments.config.resolve_defaults import resolve_defaults
+    from experiments.policy.loading import pick_device
+
+    resolved = resolve_defaults(config, str(pick_device(config.model.device)))
+    wanted = _without_tuned(OmegaConf.to_yaml(asdict(resolved)))
+    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
+        with suppress(OSError, ValueError, TypeError):  # a damaged folder is no run
+            if _without_tuned(file.read_text()) == wanted and _info(file.parent):
+                return file.parent
+    return None
+
+
+def _without_tuned(text: str) -> str:
+    return re.sub(r"^tuned:.*\n(?: .*\n)*", "", text, flags=re.MULTILINE)
+
+
+def _info(folder: Path) -> dict[str, Any]:
+    """Return run.json. Raises OSError, ValueError or TypeError if it is missing or damaged."""
+    return dict(json.loads((folder / "run.json").read_text()))
+
+
+def state(config: RunConfig) -> End:
+    """Return how the last run of exactly this configuration stands."""
+    folder = find_run(config)
+    if folder is None:
+        return End("not run")
+    info = _info(folder)
+    pass_at = {int(k): score for k, score in info.get("pass_at", {}).items()}
+    if is_finished(folder, config):
+        return End("finished", folder, None, pass_at, kept=True)
+    return End(info["status"], folder, info["error"], pass_at)
+
+
+def complete(job: Job) -> None:
+    """Add what a job takes from its parents, which have finished, to its configuration."""
+    for key, parent in job.parents.items():
+        job.overrides += tuple(line.format(parent.end.folder) for line in TAKES[key])
+    if job.parents:
+        job.config, job.parents = config_of(job.overrides), {}
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether another process has a run folder."""
+    try:
+        check_unlocked(folder)
+    except UserError:
+        return True
+    return False
+
+
+def changed(job: Job) -> str:
+    """Say what has changed since a kept run was made: code, data, model or packages; "" if none."""
+    from experiments.run_dir.provenance import changes
+
+    assert job.end.folder is not None
+    kinds = ", ".join(changes(job.end.folder, job.config))
+    return f" (made with other {kinds}; again=always runs it again)" if kinds else ""
+
+
+# Processes.
+
+
+def log_of(job: Job) -> Path:
+    """Return the file of a job's output, where it has a process of its own."""
+    name = job.label.replace("/", "_")[:120]
+    return Path(job.config.output_dir) / job.config.name / "logs" / f"{name}.log"
+
+
+def _start_process(job: Job, log: Path, at_once: int, again: Again) -> subprocess.Popen:
+    """Start a sweep of one job, in a session of its own, where a terminal's Ctrl-C is not heard."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    cores = max(1, len(os.sched_getaffinity(0)) // at_once)
+    own = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "SPO_BENCH_CORES": str(cores)}
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "run.py"), "-m", *job.overrides, f"again={again}"],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env=os.environ | own | {WORKER_VARIABLE: "1"},
+            start_new_session=True,
+            preexec_fn=terminate_with_parent,
+        )
+
+
+def claim_own_gpu(jobs: Sequence[Job]) -> bool:
+    """In the process of one of several jobs at once: claim a GPU, and wait while all are held.
+
+    Returns whether this is such a process.
+    """
+    if os.environ.pop(WORKER_VARIABLE, None) is None:
+        return False
+    if jobs[0].config.model.device in ANY_GPU:
+        gpu = claim_gpu(waits=lambda: say("waiting for a GPU"))
+        if gpu is not None:
+            say(f"on GPU {gpu}")
+    return True
+
+
+def _end_of_process(job: Job, process: subprocess.Popen) -> End:
+    """Return how a job ended whose process has ended."""
+    end = state(job.config)
+    if end.folder == job.replaced:
+        end = End("failed")  # before there was a new folder
+    if end.kept:
+        return End("finished", end.folder, None, end.pass_at)
+    error = end.error
+    if process.returncode < 0:
+        error = f"ended by {signal.Signals(-process.returncode).name}"
+    elif error is None:
+        lines = [line.strip() for line in log_of(job).read_text(errors="replace").splitlines()]
+        errors = [line for line in lines if line.startswith(("error: ", "failed: "))]
+        error = (errors or lines or ["no output"])[-1].removeprefix("error: ")
+    return End("failed", end.folder, error, end.pass_at)
+
+
+def _end_all(processes: Sequence[subprocess.Popen]) -> None:
+    """Ask all processes to end with a checkpoint, and wait; each further Ctrl-C asks harder."""
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(number)
+        try:
+            for process in processes:
+                process.wait()
+            return
+        except KeyboardInterrupt:
+            continue
+
+
+def check_runs(configs: Sequence[RunConfig], starts: bool = True) -> None:
+    """Raise UserError for what would end one of these runs at its start.
+
+    `starts`: they start now, on this machine.
+    """
+    from experiments.config.preflight import check_before_start, make_output_folder
+    from experiments.launch import check_launch
+
+    for config in configs:
+        check_launch(config)
+    for folder in {config.output_dir for config in configs}:
+        make_output_folder(folder)
+    check_before_start(configs, starts)
+
+
+# The table at the end.
+
+
+def print_table(jobs: Sequence[Job]) -> int:
+    """Print a row for each job and a line for each failure; return the number of failures."""
+    from rich.console import Console
+    from rich.table import Table
+
+    ks = sorted({k for job in jobs for k in job.end.pass_at})
+    table = Table("job", "status", *(f"pass@{k}" for k in ks), "run folder")
+    for job in jobs:
+        scores = (job.end.pass_at.get(k) for k in ks)
+        cells = ["–" if score is None else f"{score:.3f}" for score in scores]
+        status = f"{job.end.status}{' before' if job.end.kept else ''}"
+        table.add_row(job.label, status, *cells, str(job.end.folder or "–"))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 1000  # one row a line in files and pipes
+    console.print(table)
+    failures = [job for job in jobs if job.end.status == "failed" or job.end.error]
+    for job in failures:
+        print(f"{job.end.status}: {job.label}: {job.end.error}")
+    return len(failures)

@@ -1,0 +1,447 @@
+"""Tune all arms of a study by one protocol: docs/reference/protocol.md.
+
+    python -m experiments.tune study=mini [trials=24] [arms=A,B] [jobs=N] [KEY=VALUE ...]
+
+Each arm gets the same number of trials, steps and tuned keys. A trial is a run on the tune split
+with values that Optuna proposes; KEY=VALUE overrides a key of every trial. The best trials run
+again: with tuning.longer, as many on the trials' seed, with tuning.rescore_overrides; then the best
+tuning.rescored of these on tuning.rescore_seeds, whose highest mean decides.
+
+Proposed values and scores are in output_dir/STUDY-tuning/trials.sqlite before the next run starts,
+and further runs are found by their configuration. So the same command resumes after any end. It
+writes tables of all runs to docs/results/tuned-STUDY/, and the winners to
+conf/experiment/tuned_STUDY_ARM.yaml; of a study given by path, beside its file.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import yaml
+from pydantic import PositiveInt
+
+from analysis.budgets import curve_score
+from analysis.markdown import table
+from analysis.runs import load_run
+from envs.command_line import CONF, parse_values
+from experiments.config.composition import config_of
+from experiments.config.model_folder import with_last_model_folder
+from experiments.config.schema import RunConfig
+from experiments.errors import UserError
+from experiments.launch import FAILED
+from experiments.run_dir.atomic_files import lock
+from experiments.runner import Job, Runner, Workers, check_runs, default_workers, say
+from experiments.study import Study, choose, command, read, split_arguments
+
+SPACES = CONF / "algo" / "_search"
+EDGE = 0.1  # a value that is closer to an end of its range than this share of it stands at an edge
+SCORE = "area under (pass@1 + pass@10)/2"
+MIN_SAMPLES = 10  # of each problem: pass@10 is part of a score
+Values = dict[str, Any]
+
+
+@dataclass
+class Options:
+    """The command's own keys."""
+
+    study: str = "mini"  # a file of conf/study, or FILE.yaml; its `tuning` sets a trial's length
+    trials: PositiveInt = 24  # of each arm
+    arms: str | None = None  # only these; by default all that have values of their own
+    # parallel runs; by default, and with auto, one for each GPU, or without one for each core
+    jobs: Workers = field(default_factory=default_workers)
+
+
+# Search spaces.
+
+
+@dataclass
+class Range:
+    """The values of one key: between low and high, or one of the choices."""
+
+    low: float | None = None
+    high: float | None = None
+    log: bool = False  # sample the logarithm uniformly
+    zero: bool = False  # or exactly 0: as likely as the range, until trials tell them apart
+    choices: list[Any] | None = None
+
+    def suggest(self, trial: Any, key: str) -> Any:
+        """Ask an Optuna trial for a value; a value that it already has stays."""
+        if self.choices:
+            return trial.suggest_categorical(key, self.choices)
+        if self.zero and trial.suggest_categorical(f"{key} is 0", [False, True]):
+            return 0.0
+        # in four digits: the run has the value of the table and of the experiment file
+        return float(f"{trial.suggest_float(key, self.low, self.high, log=self.log):.4g}")
+
+    def place(self, value: Any) -> str:
+        """Say where a value stands in its range; "at the low edge", if it does."""
+        if self.choices or (self.zero and value == 0):
+            return "a choice" if self.choices else "0 is allowed"
+        scale = math.log if self.log else float
+        low, high, here = (scale(each) for each in (self.low or 0.0, self.high or 0.0, value))
+        share = (here - low) / (high - low)
+        side = "low" if share < 0.5 else "high"
+        near = min(share, 1 - share)
+        where = f"{near:.0%} of {self.low:g} to {self.high:g} from the {side} edge"
+        return f"at the {side} edge: {where}" if near < EDGE else where
+
+
+Space = dict[str, Range]
+
+
+def read_space(algo: str, search: str | None = None) -> Space:
+    """The search space named `search`, else the algorithm's, else the default. Raises UserError."""
+    file = SPACES / f"{search or algo}.yaml"
+    if not file.is_file() and not search:
+        file = SPACES / "_default.yaml"
+    try:
+        values = yaml.safe_load(file.read_text())
+        space = {key: parse_values(Range, each, key) for key, each in values.items()}
+        for key, each in space.items():
+            bounded = each.low is not None and each.high is not None and each.low < each.high
+            if bounded == bool(each.choices) or ((each.log or each.zero) and not each.low):
+                raise ValueError(f"{key}: give choices, or low below high (above 0 with log, zero)")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: {error}") from error
+    return space
+
+
+# One arm.
+
+
+class Tuner:
+    """An arm's trials, and the further runs of the best."""
+
+    def __init__(
+        self,
+        study: Study,
+        arm: str,
+        overrides: Sequence[str],
+        space: Space,
+        options: Options,
+        storage: str,
+    ) -> None:
+        """`overrides` of a trial. Raises UserError if stored trials had other settings."""
+        import optuna
+
+        assert study.tuning is not None
+        self.arm, self.overrides, self.space = arm, tuple(overrides), space
+        self.tuning, self.options = study.tuning, options
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.store = optuna.create_study(
+            storage=storage, study_name=arm, direction="maximize", load_if_exists=True
+        )
+        made_with = {"overrides": list(overrides), "seed": self.tuning.seed} | {
+            key: asdict(each) for key, each in space.items()
+        }
+        if self.store.user_attrs.get("made_with", made_with) != made_with:
+            raise UserError(
+                f"arm {arm}: earlier trials had other settings; choose another output_dir"
+            )
+        self.store.set_user_attr("made_with", made_with)
+        self.rows: list[dict[str, Any]] = []  # of the table of all runs
+        self.longer: dict[int, float] = {}  # trial → score of its longer run
+        self.rescores: dict[int, list[float]] = {}  # trial → its scores on the fresh seeds
+        self.folders: list[Path] = []  # of the re-scores
+
+    def run(self) -> None:
+        """Run what is left of the trials, the longer runs and the re-scores."""
+        from optuna.trial import Trial, TrialState
+
+        numbers: dict[Job, int] = {}
+
+        def job_of(trial: Trial) -> Job:
+            values = {key: each.suggest(trial, key) for key, each in self.space.items()}
+            job = self.job(trial.number, values, self.tuning.seed)
+            numbers[job] = trial.number
+            return job
+
+        def ask() -> list[Job]:
+            number = len(self.store.get_trials(deepcopy=False))
+            if number >= self.options.trials:
+                return []
+            self.store.sampler = sampler(self.tuning.seed, number, self.options.trials // 2)
+            return [job_of(self.store.ask())]
+
+        def after(job: Job) -> list[Job]:
+            value = score(job)
+            state = TrialState.FAIL if value is None else TrialState.COMPLETE
+            self.store.tell(numbers[job], value, state=state)
+            return ask()
+
+        jobs = []
+        for each in self.store.get_trials(states=(TrialState.RUNNING,)):  # stopped ones
+            self.store.sampler = sampler(self.tuning.seed, each.number, self.options.trials // 2)
+            jobs.append(job_of(Trial(self.store, each._trial_id)))
+        while len(jobs) < self.options.jobs and (new := ask()):
+            jobs += new
+        Runner(jobs, self.options.jobs, after=after).run()
+        for each in self.store.get_trials(deepcopy=False):
+            state = each.state.name.lower()
+            self.add_row("trial", each.number, self.tuning.seed, each.value, state)
+        order = sorted(self.scores(), key=lambda number: (-self.scores()[number], number))
+        if self.tuning.longer:
+            runs = self.run_again(order, self.tuning.longer, [self.tuning.seed], "longer")
+            self.longer = {number: scores[0] for number, scores in runs.items()}
+            order = sorted(self.longer, key=lambda number: (-self.longer[number], number))
+        seeds = self.tuning.rescore_seeds
+        self.rescores = self.run_again(order, self.tuning.rescored, seeds, "rescore")
+
+    def run_again(
+        self, order: Sequence[int], number: int, seeds: Sequence[int], kind: str
+    ) -> dict[int, list[float]]:
+        """Run the first `number` trials of `order` on each seed; return their scores.
+
+        Where one of its runs fails, the next best trial takes the place of a trial.
+        """
+        done: dict[int, list[float]] = {}
+        waiting = list(order)
+        while waiting and len(done) < number:
+            batch = [waiting.pop(0) for _ in range(min(number - len(done), len(waiting)))]
+            say(f"{self.arm}: trials {', '.join(map(str, batch))} {kind}")
+            jobs = {
+                (trial, seed): self.job(trial, self.values(trial), seed, again=True)
+                for trial in batch
+                for seed in seeds
+            }
+            Runner(list(jobs.values()), self.options.jobs).run()
+            for trial in batch:
+                scores = [score(jobs[trial, seed]) for seed in seeds]
+                for seed, each in zip(seeds, scores, strict=True):
+                    self.add_row(kind, trial, seed, each, "fail" if each is None else "complete")
+                if len(whole := [each for each in scores if each is not None]) == len(seeds):
+                    done[trial] = whole
+                    self.folders += [f for s in seeds if (f := jobs[trial, s].end.folder)]
+        return done
+
+    def job(self, trial: int, values: Values, seed: int, again: bool = False) -> Job:
+        """The run of a trial's values; `again`: with tuning.rescore_overrides."""
+        more = self.tuning.rescore_overrides if again else []
+        own = [f"{key}={_text(value)}" for key, value in values.items()]
+        overrides = (*self.overrides, *more, *own, f"seed={seed}")
+        label = f"{self.arm}-t{trial:03}-s{seed}{'-again' * again}"
+        return Job(label, overrides, config_of(overrides))
+
+    def scores(self) -> dict[int, float]:
+        """Trial → its own score, of those that finished."""
+        trials = self.store.get_trials(deepcopy=False)
+        return {each.number: each.value for each in trials if each.value is not None}
+
+    def values(self, number: int) -> Values:
+        """A trial's value of each key; None where it was killed before it had one."""
+        params = self.store.get_trials(deepcopy=False)[number].params
+        values: Values = {}
+        for key in self.space:
+            value = 0.0 if params.get(f"{key} is 0") else params.get(key)
+            values[key] = float(f"{value:.4g}") if isinstance(value, float) else value
+        return values
+
+    def add_row(self, run: str, trial: int, seed: int, value: float | None, state: str) -> None:
+        head = {"run": run, "trial": trial, "seed": seed, "state": state, "score": value}
+        self.rows.append(head | self.values(trial))
+
+    @property
+    def ranking(self) -> list[int]:
+        """The re-scored trials, the highest mean first."""
+        return sorted(self.rescores, key=lambda number: -fmean(self.rescores[number]))
+
+    def ties(self) -> list[int]:
+        """The other trials whose mean is within one standard error of the difference."""
+        best, *others = self.ranking
+        gaps = ((n, fmean(self.rescores[best]) - fmean(self.rescores[n])) for n in others)
+        return [n for n, gap in gaps if gap <= math.hypot(self.error(best), self.error(n))]
+
+    def error(self, number: int) -> float:
+        """Standard error of the mean of a trial's re-scores."""
+        return stdev(self.rescores[number]) / len(self.rescores[number]) ** 0.5
+
+    def mean(self, number: int) -> str:
+        return f"{fmean(self.rescores[number]):.4f} ± {self.error(number):.4f}"
+
+
+def sampler(seed: int, number: int, start: int) -> Any:
+    """Return the sampler of one trial, from its number alone: it is the same after a kill.
+
+    Random for the first `start` trials by number, TPE for the others: a trial that failed makes no
+    later one random. The first key has the same random values for every arm.
+    """
+    from optuna.samplers import RandomSampler, TPESampler
+
+    stream = zlib.crc32(f"{seed} {number}".encode())
+    if number < start:
+        return RandomSampler(stream)
+    return TPESampler(seed=stream, n_startup_trials=1, constant_liar=True)
+
+
+def score(job: Job) -> float | None:
+    """The area under a finished run's learning curve; None if it failed or has no whole curve."""
+    if job.end.status != "finished" or job.end.folder is None:
+        return None
+    area = curve_score(load_run(job.end.folder))
+    return None if math.isnan(area) else area
+
+
+# The command.
+
+
+def tune(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit status. Raises UserError."""
+    options, overrides = split_arguments(Options, arguments)
+    study, stem = read(options.study), Path(options.study).stem
+    if study.tuning is None:
+        raise UserError(f"study={options.study}: it has no `tuning`, which a trial follows")
+    own = {
+        name: f"experiment=tuned_{stem}_{name}"
+        for name, arm in study.arms.items()
+        if not arm.parents
+    }
+    tuned = [  # not those with another arm's values
+        name
+        for name, file in own.items()
+        if not any(
+            o.startswith("experiment=tuned_") and o != file for o in study.arms[name].overrides
+        )
+    ]
+    trials, spaces = {}, {}
+    for name in tuned:
+        arm = [each for each in study.arms[name].overrides if each != own[name]]
+        trial = [f"name={study.name}-tuning", *study.overrides, *arm, *study.tuning.overrides]
+        trials[name] = with_last_model_folder([*trial, *overrides])
+        try:
+            config = config_of(trials[name])
+            _check_scored(config)
+            _check_scored(config_of([*trials[name], *study.tuning.rescore_overrides]))
+        except UserError as error:
+            raise UserError(f"arm {name}: {error}") from error
+        spaces[name] = read_space(config.algo.name, study.arms[name].search)
+    if len({len(space) for space in spaces.values()}) > 1:
+        counts = ", ".join(f"{name} {len(space)}" for name, space in spaces.items())
+        raise UserError(f"{SPACES}: every arm must tune the same number of keys, not {counts}")
+    arms = choose("arms", options.arms, tuned)
+    configs = {name: config_of(trials[name]) for name in arms}
+    check_runs(list(configs.values()))
+    folder = Path(configs[arms[0]].output_dir) / f"{study.name}-tuning"
+    folder.mkdir(parents=True, exist_ok=True)
+    storage, tuning_lock = f"sqlite:///{folder.absolute() / 'trials.sqlite'}", lock(folder)
+    tuners = [Tuner(study, n, trials[n], spaces[n], options, storage) for n in arms]
+    for tuner in tuners:
+        say(f"{tuner.arm}: {options.trials} trials")
+        tuner.run()
+        print(*_write(options.study, study, tuner, configs[tuner.arm]), sep="\n")
+    os.close(tuning_lock)
+    print(text := _summary(tuners))
+    if arms == tuned:
+        (_results_folder(options.study) / f"tuned-{stem}.md").write_text(text + "\n")
+    return 0 if all(tuner.ranking for tuner in tuners) else FAILED
+
+
+def _check_scored(config: RunConfig) -> None:
+    """Raise UserError if a run has no score by which to tune, or not of the tune split."""
+    made = config.eval
+    if made.split != "tune":
+        raise UserError(f"tuning: eval.split={made.split}; values are chosen on tune alone")
+    if made.samples < MIN_SAMPLES:
+        raise UserError(f"tuning: eval.samples={made.samples}; pass@10 needs {MIN_SAMPLES} or more")
+    if not 0 < made.every < config.steps:
+        raise UserError(
+            f"tuning: eval.every={made.every} in steps={config.steps}; the score is an area, so it "
+            "must also be evaluated between its start and its end"
+        )
+
+
+def _results_folder(name: str) -> Path:
+    """docs/results, or the folder of a study that is given by path."""
+    by_path = name.endswith((".yaml", ".yml"))
+    return Path(name).parent if by_path else CONF.parent / "docs" / "results"
+
+
+def _write(name: str, study: Study, tuner: Tuner, config: RunConfig) -> list[Path]:
+    """Write the arm's table and the winner's experiment file; returns their paths."""
+    stem, folder = Path(name).stem, _results_folder(name)
+    file = folder / f"tuned-{stem}" / f"{tuner.arm}.csv"
+    file.parent.mkdir(exist_ok=True)
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(tuner.rows[0]))
+        writer.writeheader()
+        writer.writerows(tuner.rows)
+    if not tuner.ranking:
+        return [file]
+    at = CONF / "experiment" if folder.name == "results" else folder
+    winner = at / f"tuned_{stem}_{tuner.arm}.yaml"
+    best, tuning = tuner.ranking[0], tuner.tuning
+    commits = {str(json.loads((f / "run.json").read_text())["commit"]) for f in tuner.folders}
+    seeds = zip(tuner.rescores[best], tuning.rescore_seeds, strict=True)
+    again = f" ({' '.join(tuning.rescore_overrides)})" if tuning.rescore_overrides else ""
+    longer = f"{len(tuner.longer)} of the best again{again}, " if tuner.longer else ""
+    how = (
+        f"{tuner.options.trials} trials ({' '.join(tuning.overrides)}), {longer}"
+        f"{len(tuner.rescores)} of the best on {len(tuning.rescore_seeds)} fresh seeds{again}, "
+        f"table {file.parent.name}/{file.name}"
+    )
+    lines = [
+        f"python run.py experiment={winner.stem}",
+        f"Trial {best} of {tuner.options.trials}, by `python -m experiments.tune study={stem}`, at "
+        f"commit {', '.join(sorted(commits))}.",
+        f"Score ({SCORE}) on the split {config.eval.split}: {tuner.scores()[best]:.4f}.",
+        *([f"The longer run on the same seed: {tuner.longer[best]:.4f}."] if tuner.longer else []),
+        "On fresh seeds, which decide: "
+        + ", ".join(f"{each:.4f} (seed {seed})" for each, seed in seeds)
+        + f"; mean {tuner.mean(best)}.",
+        f"Within one standard error: {', '.join(map(str, tuner.ties())) or 'none'}.",
+        *(f"{k}: {tuner.space[k].place(v)}." for k, v in tuner.values(best).items()),
+    ]
+    pairs = [override.partition("=")[::2] for override in study.arms[tuner.arm].overrides]
+    own = {key: yaml.safe_load(value) for key, value in pairs if "." in key}
+    nested: dict[str, Any] = {"name": f"tuned_{stem}", "tuned": how}
+    for key, value in (own | tuner.values(best)).items():
+        *parents, last = key.split(".")
+        group = nested
+        for parent in parents:
+            group = group.setdefault(parent, {})
+        group[last] = value
+    winner.write_text(
+        "# @package _global_\n"
+        + "".join(f"# {line}\n" for line in lines)
+        + f"defaults:\n  - override /algo: {config.algo.name}\n"
+        + yaml.safe_dump(nested, sort_keys=False)
+    )
+    return [file, winner]
+
+
+def _summary(tuners: Sequence[Tuner]) -> str:
+    """The final table: each arm's winner, its scores, and where its values stand."""
+    rows = []
+    for tuner in tuners:
+        if not tuner.ranking:
+            rows.append([tuner.arm, *["–"] * 5])
+            continue
+        best, values = tuner.ranking[0], tuner.values(tuner.ranking[0])
+        rows.append(
+            [
+                tuner.arm,
+                ", ".join(f"{key}={_text(value)}" for key, value in values.items()),
+                f"{tuner.scores()[best]:.4f}",
+                tuner.mean(best),
+                ", ".join(f"trial {n} ({tuner.mean(n)})" for n in tuner.ties()) or "none",
+                "; ".join(f"{key}: {tuner.space[key].place(v)}" for key, v in values.items()),
+            ]
+        )
+    heading = ["arm", "winner", "score", "mean ± s.e.", "ties", "place in its range"]
+    return f"Score: {SCORE}.\n\n{table(heading, rows)}"
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    command(__doc__, Options, tune)
