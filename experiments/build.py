@@ -22,9 +22,8 @@ from experiments.errors import UserError
 from experiments.learner.learner import Learner
 from experiments.learner.memory import check_memory
 from experiments.policy import loading
-from experiments.policy.length_check import check_lengths
+from experiments.policy.model_checks import check_lengths, check_tokens
 from experiments.policy.model_flops import model_flops
-from experiments.policy.tokenizer_check import check_end_token, check_vocabulary
 from experiments.replay.sample_log import SampleLog
 from experiments.rollout.batch_sources import BatchSource, observations_hash, open_batches
 from experiments.rollout.conversations import Dialogue, dialogue_of
@@ -32,11 +31,9 @@ from experiments.rollout.environments import Environments
 from experiments.rollout.generate import overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
 from experiments.rollout.problem_facts import (
-    checker_facts,
     empty_split,
     problem_facts,
     problem_line,
-    task_counts,
 )
 from experiments.rollout.prompts import Prompts, encode_prompts
 from experiments.rollout.rewards import RewardShaping
@@ -215,15 +212,19 @@ def _describe(
     """Record data, judge and sandbox in run.json; return the facts on the problems in use."""
     used = {"train": train.kept_problems} if config.steps else {}
     used["eval"] = evaluated.kept_problems
-    facts = problem_facts(config, used, judge.version, environments.name)
-    facts |= checker_facts(config, used)
+    facts = problem_facts(config, used, judge.version)
     records.describe(
         data_hash=task.data_hash,
         judge_version=judge.version,
         sandbox={"name": environments.name, "strength": environments.strength},
         train_problems=len(train),
         eval_problems=len(evaluated),
-        task=task_counts(task),
+        task={
+            "rows_read": task.rows_read,
+            "left_out": dict(task.left_out),
+            "first_left_out": task.first_left_out,
+            "decontaminated": task.decontaminated,
+        },
         **facts,
     )
     records.problems(_statements(evaluated, task))
@@ -244,12 +245,11 @@ def _all_prompts(
     config: RunConfig,
 ) -> tuple[Prompts, Prompts]:
     """Encode the prompts for training and for evaluations. Raises UserError."""
-    check_end_token(tokenizer, config.model.path)
     train = _prompts(task.train, "train", task, tokenizer, config, config.steps > 0)
     eval_split = getattr(task, config.eval.split)
     evaluated = _prompts(eval_split, config.eval.split, task, tokenizer, config, True)
     largest = max(int(prompts.ids.max(initial=0)) for prompts in (train, evaluated))
-    check_vocabulary(tokenizer, model_config, config.model.path, largest)
+    check_tokens(tokenizer, model_config, config.model.path, largest)
     return train, evaluated
 
 

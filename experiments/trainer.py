@@ -21,11 +21,8 @@ import torch
 
 from experiments.build import Parts, build
 from experiments.config.resolve_defaults import (
-    describe_dropped,
-    few_problems_note,
     final_split_warning,
     missing_share_warning,
-    no_gpu_warning,
     resolve_defaults,
     summary,
 )
@@ -82,7 +79,7 @@ def train(
     loading.set_up_torch(config.model.threads)
     torch.manual_seed(config.seed)
     device = str(loading.pick_device(config.model.device))
-    requested, config = config, resolve_defaults(config, device)
+    config = resolve_defaults(config, device)
     display = Display(config.steps, label)
     checkpoint = checkpoints.latest(folder, display.say) if folder else None
     where = f"{folder}: its checkpoint"
@@ -91,7 +88,7 @@ def train(
     sample_log.truncate(records.folder, state.step)
     try:
         with display, build(config, records, runtime, display.activity) as parts:
-            _describe(requested, config, device, parts, records, display)
+            _describe(config, device, parts, records, display)
             if checkpoint:
                 check_base(records, checkpoint["base"])
                 place = final_name(checkpoint["folder"])
@@ -132,7 +129,6 @@ def _state_of(checkpoint: dict[str, Any], config: RunConfig, where: str) -> Resu
 
 
 def _describe(
-    requested: RunConfig,
     config: RunConfig,
     device: str,
     parts: Parts,
@@ -141,16 +137,9 @@ def _describe(
 ) -> None:
     """Print what the run was resolved to."""
     display.say(summary(config, device))
-    if replaced := describe_dropped(requested, config):
-        display.say(replaced)
-        records.describe(requested_k=requested.eval.k)
-    needs = parts.learner.algorithm.needs
-    train = records.info["train_problems"]
     notes = [
-        no_gpu_warning(requested, device),
-        missing_share_warning(config, needs, train),
-        no_effect_warning(config, train),
-        few_problems_note(config, records.info["eval_problems"]),
+        missing_share_warning(config, parts.learner.algorithm.needs.share),
+        no_effect_warning(config, records.info["train_problems"]),
     ]
     display.say_all(filter(None, notes))
     if warning := final_split_warning(config, records.info.get("study")):
@@ -177,7 +166,7 @@ class Trainer:
         self.display, self.state = display, state
         self.learner, self.ledger = parts.learner, parts.ledger
         self.show_every = show_every
-        self.signs, self.kl_to_base = LearningSigns(config), float("nan")
+        self.signs = LearningSigns(config)
         self.loggers = open_loggers(
             config, records.folder, parts.settings, state.recorded, display.say
         )
@@ -215,7 +204,7 @@ class Trainer:
                 self.display.say_all(self.signs.lines())
             if every and step % every == 0 and step < steps:
                 self.save(f"step-{step}")
-        self.display.say_all(self.signs.lines(self.kl_to_base))
+        self.display.say_all(self.signs.lines())
         self.records.describe(**self.parts.rollouts.description)
 
     def train_step(self, step: int) -> Row:
@@ -269,7 +258,6 @@ class Trainer:
             with self.ledger.phase("sync"):
                 self.parts.eval_engine.sync(self.learner.policy)
         row |= self.kl_metrics(step) if due else {"eval/kl_ref": float("nan")}
-        self.kl_to_base = row["eval/kl_ref"]
         self.parts.count_judging()
         row |= self.ledger.columns()
         self.records.step(row)

@@ -26,9 +26,9 @@ from pydantic import PositiveInt
 
 from analysis import markdown
 from envs.command_line import parse_arguments, quiet_when_unread
-from experiments.config.version import ROOT, commit
 from experiments.errors import UserError
 from experiments.run_dir.machine import processor
+from experiments.run_dir.provenance import ROOT, commit
 from experiments.studies.cli import MISUSED
 
 FOLDER = Path("bench")

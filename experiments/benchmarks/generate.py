@@ -27,7 +27,7 @@ from pydantic import PositiveFloat, PositiveInt
 from experiments.benchmarks import common, workload
 from experiments.benchmarks.workload import MiniContests, Prompts, padded
 from experiments.config.composition import config_of
-from experiments.config.dependencies import VLLM_RELEASE, vllm_version
+from experiments.config.preflight import VLLM_RELEASE, vllm_version
 from experiments.engines.base import Engine, Request, Sampling
 from experiments.engines.vllm import Host, VLLMEngine
 

@@ -25,7 +25,7 @@ from pydantic import PositiveFloat
 from experiments.benchmarks import common, memory, workload
 from experiments.benchmarks.common import Row, row
 from experiments.benchmarks.workload import BatchSize, llama_sizes
-from experiments.config.dependencies import VLLM_RELEASE, vllm_version
+from experiments.config.preflight import VLLM_RELEASE, vllm_version
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.vllm import Host, VLLMEngine
 from experiments.policy.policy import Policy

@@ -19,8 +19,7 @@ from envs.tasks.task_cli import task_config
 from experiments.config.composition import config_of
 from experiments.config.model_folder import (
     BUILT_HERE,
-    check_tokenizer,
-    weight_bytes,
+    locate,
     with_model_folder,
 )
 from experiments.config.schema import ModelConfig, RunConfig
@@ -171,8 +170,7 @@ def usable_model(name: str, dtype: Dtype = "float32") -> ModelConfig:
     Benchmarks call it before they import torch.
     """
     model = model_config(name, dtype)
-    weight_bytes(model.path, model.fallback)
-    check_tokenizer(model.path, chat=False, fallback=model.fallback)
+    locate(model.path, model.fallback)
     return model
 
 

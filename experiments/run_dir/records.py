@@ -30,14 +30,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from omegaconf import OmegaConf
 
-from experiments.config.command_line import command_line
 from experiments.config.schema import RunConfig
-from experiments.config.version import commit, packages
 from experiments.errors import UserError, one_line
 from experiments.gpus import VISIBLE
 from experiments.run_dir.atomic_files import BEFORE, atomic_write, final_name, lock, sync
 from experiments.run_dir.machine import hardware
-from experiments.run_dir.provenance import keep_provenance
+from experiments.run_dir.provenance import command_line, commit, keep_provenance, packages
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +99,7 @@ class Records:
             if folder:
                 self._continue(config, recorded, checkpoint, len(rows) == recorded)
             else:
-                self.info |= keep_provenance(self.folder, config)
+                self.info |= keep_provenance(self.folder)
             if not self._at_first_step:
                 self._write_config()
             self.describe()
@@ -123,7 +121,7 @@ class Records:
         before = json.loads((self.folder / "run.json").read_text())
         kept = ("started", "command", "commit", "versions", "packages", "hardware", "visible_gpus")
         now = {key: self.info[key] for key in kept}
-        now |= keep_provenance(self.folder, config, recorded)
+        now |= keep_provenance(self.folder, recorded)
         resumed = {"resumed": [*before.get("resumed", []), {"step": recorded, **now}]}
         ended = {key: self.info[key] for key in ("status", "error", "ended", "pid")}
         if whole and before.get("status") == "finished":

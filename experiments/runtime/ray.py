@@ -8,14 +8,15 @@ run's numbers do not depend on where the work was done.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.config.dependencies import set_ray_environment
 from experiments.errors import UserError
 from experiments.policy.ranks import SingleRank
 
@@ -31,6 +32,19 @@ if TYPE_CHECKING:
 
 START_ATTEMPTS = 4  # to start a cluster of this run's own
 CONNECT_S = 30  # to connect to a busy machine
+RAY_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # of calls that are submitted again
+    # Otherwise Ray ends this process a minute after its cluster has gone, without a checkpoint.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
+}
+
+
+def set_ray_environment(address: str | None) -> None:
+    """Set what Ray reads from the environment. Call it before Ray is imported."""
+    os.environ |= {name: os.environ.get(name, value) for name, value in RAY_SETTINGS.items()}
+    if address and (Path.home() / ".ray" / "auth_token").is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` then does
 
 
 class Ray(SingleRank):

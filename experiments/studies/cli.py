@@ -79,7 +79,7 @@ def check_runs(configs: Sequence[RunConfig], starts: bool = True) -> None:
     """
     from experiments.config.preflight import check_before_start
 
-    check_before_start(configs, starts)
+    check_before_start(configs)
 
 
 def choose(
