@@ -65,6 +65,9 @@ def train(
         return trainer.train(config, folder, label, in_sweep=in_sweep)
     if torchrun_ranks() > 1 or config.runtime.name == "torchrun":
         return _train_on_rank(config, folder, label)
+    from experiments.config.preflight import set_ray_environment
+
+    set_ray_environment(config.runtime.address)  # which Ray reads as it is imported
     from experiments.runtime.ray import Ray
 
     runtime = Ray(config)
@@ -108,7 +111,7 @@ def _serve(config: RunConfig, ranks: Torchrun | TorchrunRay) -> None:
         except Exception as error:
             if not is_expected(error):
                 traceback.print_exc()
-            ranks.start_report.error = one_line(error)
+            ranks.start_error = one_line(error)
         ranks.serve()
     ranks.leave()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,12 @@ from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 
 VLLM_RELEASE = "0.32.0"  # the release built for the torch that this project pins
+RAY_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # of calls that are submitted again
+    # Otherwise Ray ends this process a minute after its cluster has gone, without a checkpoint.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
+}
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
 
 
@@ -71,6 +78,13 @@ def check_vllm() -> None:
             f"engine.name=vllm: vLLM {VLLM_RELEASE} is needed, installed is {version or 'none'}; "
             f"pip install vllm=={VLLM_RELEASE}, or use engine=hf"
         )
+
+
+def set_ray_environment(address: str | None) -> None:
+    """Set what Ray reads from the environment. Call it before Ray is imported."""
+    os.environ |= {name: os.environ.get(name, value) for name, value in RAY_SETTINGS.items()}
+    if address and (Path.home() / ".ray" / "auth_token").is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` then does
 
 
 def _check_packages(config: RunConfig) -> None:

@@ -1,4 +1,4 @@
-"""Public data sets as tasks: splits, caps, what is left out, and problems that stand twice."""
+"""Data sets as tasks: splits, keys that choose problems, what is left out, parts, duplicates."""
 
 import json
 
@@ -6,7 +6,13 @@ import pytest
 
 from envs.judge.extract import extract_program
 from envs.tasks import open_task
+from envs.tasks.config import FilesConfig, FilterConfig, TaskConfig
+from envs.tasks.stored import StoredProblems, statement_hash
 from envs.tasks.task import SPLITS
+from envs.tasks.task_cli import task_config
+from experiments.config.composition import config_of
+from experiments.errors import UserError
+from tests.envs.tasks.contest_rows import codeforces, livecodebench, taco_verified
 from tests.envs.tasks.dataset_rows import (
     code_contests_row,
     config,
@@ -61,12 +67,6 @@ def test_choose_may_have_files_of_its_own(tmp_path, validation):
     assert set(task.split_shares) == (set() if validation else {"tune", "train"})
 
 
-def test_sizes_are_upper_limits(tmp_path):
-    file = write(tmp_path / "rows.jsonl", [taco_row(i) for i in range(100)])
-    task = open_task(config("taco", file, train_problems=7, test_problems=3))
-    assert (len(task.train), len(task.test)) == (7, 3)
-
-
 def test_what_cannot_be_used_is_counted_by_its_reason(tmp_path):
     rows = [
         taco_row(0),
@@ -85,33 +85,6 @@ def test_what_cannot_be_used_is_counted_by_its_reason(tmp_path):
     }
     kept = len(every_problem(task))
     assert kept + task.left_out.total() == task.rows_read
-
-
-def test_tests_are_capped_by_number_and_by_bytes_and_samples_stay(tmp_path):
-    file = write(tmp_path / "rows.jsonl", [code_contests_row(0, "A"), code_contests_row(1, "B")])
-    task = open_task(config("code_contests", file, max_tests=4))
-    for problem in every_problem(task):
-        assert len(problem.tests) == 4
-        assert problem.samples[0] in problem.tests
-    none = open_task(config("code_contests", file, max_test_bytes=1))
-    assert none.left_out == {"tests over task.max_test_bytes": 2}
-
-
-def test_generated_tests_come_last(tmp_path):
-    made = {"input": [f"{i}\n" for i in range(100, 130)], "output": ["1\n"] * 30}
-    row = code_contests_row(0, "A", generated_tests=made)
-    file = write(tmp_path / "rows.jsonl", [row])
-
-    def inputs(**limits):
-        task = open_task(config("code_contests", file, **limits))
-        (problem,) = every_problem(task)
-        assert problem.generated_tests == sum(int(test.input) >= 100 for test in problem.tests)
-        return [int(test.input) for test in problem.tests]
-
-    assert len(inputs()) == 39 and sorted(inputs()[:9]) == list(range(9))
-    few, more = inputs(max_tests=5), inputs(max_tests=12)
-    assert few[0] == 1 and max(few) < 9 and more[:5] == few
-    assert sorted(more[:9]) == list(range(9)) and min(more[9:]) >= 100
 
 
 def test_a_crossing_takes_out_of_train_what_stands_in_test(tmp_path):
@@ -262,3 +235,194 @@ def test_an_unknown_published_split_is_refused_by_name(tmp_path):
     file = write(tmp_path / "mbpp.jsonl", [mbpp_row(11)])
     with pytest.raises(ValueError, match=r"task\.split_of=.*returned 'dev' for mbpp/11"):
         open_task(config("mbpp", file, split_of=f"{__name__}.odd_split"))
+
+
+def test_problems_are_a_sequence_that_reads_what_it_is_asked_for(tmp_path):
+    task = open_task(config("taco", write(tmp_path / "r.jsonl", [taco_row(i) for i in range(60)])))
+    assert isinstance(task.train, StoredProblems)
+    assert task.train[0] == task.train[0] and task.train[-1] == list(task.train)[-1]
+    assert list(task.train[1:4]) == list(task.train)[1:4]
+    light = next(task.train.without_tests())
+    assert light.statement == task.train[0].statement and light.tests == light.solutions == ()
+    with pytest.raises(IndexError):
+        task.train[len(task.train)]
+
+
+# Keys that choose problems.
+
+
+@pytest.fixture
+def rated(tmp_path):
+    ratings = [800 + 100 * (i % 10) for i in range(30)]
+    ratings[:3] = None, 0, None
+    rows = [codeforces(i, rating=rating) for i, rating in enumerate(ratings)]
+    rows[5] |= {"generated_checker": "print(1)"}
+    return "codeforces", write(tmp_path / "rated.jsonl", rows)
+
+
+@pytest.fixture
+def dated(tmp_path):
+    rows = [livecodebench(i) for i in range(24)] + [livecodebench(24, contest_date=None)]
+    return "livecodebench", write(tmp_path / "dated.jsonl", rows)
+
+
+@pytest.fixture
+def plain(tmp_path):
+    rows = [taco_row(i, source="codechef" if i % 2 else "aizu") for i in range(30)]
+    return "taco", write(tmp_path / "plain.jsonl", [row | {"tags": "['Math']"} for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "kept", "left_out"),
+    [
+        ("rated", {}, 30, {}),
+        ("rated", {"max_rating": 1000}, 6, {"no rating, which task.max_rating reads": 3}),
+        ("rated", {"min_rating": 1700}, 3, {"not of task.min_rating": 24}),
+        ("rated", {"min_rating": 900, "max_rating": 900}, 2, {"not of task.max_rating": 23}),
+        ("rated", {"checkers": False}, 29, {"has a checker program (task.checkers=false)": 1}),
+        ("dated", {"date_from": "2024-12-15"}, 2, {}),  # both days count
+        ("dated", {"date_from": "2024-12-16"}, 0, {"no date, which task.from reads": 1}),
+        ("dated", {"date_to": "2024-01-15"}, 2, {}),
+        ("dated", {"date_from": "2024-02-01", "date_to": "2024-03-31"}, 4, {}),
+        ("dated", {"difficulty": ["Easy"]}, 9, {"not of task.difficulty": 16}),
+        ("dated", {"difficulty": ["easy", "HARD"], "date_to": "2024-12-31"}, 16, {}),
+        ("plain", {"filter": FilterConfig(source=["Aizu"])}, 15, {"not of task.filter.source": 15}),
+        ("plain", {"filter": FilterConfig(tags=["math", "graphs"])}, 30, {}),
+    ],
+)
+def test_keys_choose_problems(request, rows, keys, kept, left_out):
+    task = open_task(config(*request.getfixturevalue(rows), **keys))
+    assert len(every_problem(task)) == kept and left_out.items() <= task.left_out.items()
+    assert kept + task.left_out.total() == task.rows_read
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "said"),
+    [
+        ("plain", {"max_rating": 1200}, "task.max_rating=1200: no row of task=taco has a rating"),
+        ("plain", {"date_to": "2024-01-01"}, "task.to=2024-01-01: no row of task=taco has a date"),
+        ("rated", {"difficulty": ["EASY"]}, "task=codeforces has a difficulty; leave the key out"),
+        ("plain", {"min_rating": 5, "max_rating": 4}, "nothing lies between; swap the two"),
+        ("dated", {"date_from": "2024-02-01", "date_to": "2024-01-01"}, "task.to=2024-01-01: noth"),
+        ("dated", {"difficulty": ["EASY", "hart"]}, "task.difficulty=hart: no row of task=live"),
+        ("dated", {"difficulty": ["hart"]}, "nearest of its difficulties: hard, easy, medium"),
+    ],
+)
+def test_a_key_that_no_row_can_answer_is_refused(request, rows, keys, said):
+    with pytest.raises(ValueError) as error:
+        open_task(config(*request.getfixturevalue(rows), **keys))
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_command_line_has_the_keys():
+    keys = ["task=livecodebench", "task.from=2024-08-01", "task.to=2025-01-31"]
+    chosen = task_config([*keys, "task.difficulty=hard"])
+    assert (chosen.date_from, chosen.date_to) == ("2024-08-01", "2025-01-31")
+    assert chosen.difficulty == ["hard"]
+    assert task_config(["task=taco", "task.difficulty=[EASY,7]"]).difficulty == ["EASY", "7"]
+    for arguments, said in {
+        ("task=livecodebench", "task.from=2024-8-1"): "write a date as YYYY-MM-DD",
+        ("task=livecodebench", "task.max_rating=many"): "task.max_rating=",
+        ("task=mini", "task.max_rating=1200"): "task.max_rating",
+    }.items():
+        with pytest.raises(ValueError, match=said):
+            task_config(arguments)
+
+
+def test_a_quality_table_keeps_what_it_calls_good(plain, tmp_path):
+    problems = every_problem(open_task(config(*plain)))
+    table = tmp_path / "quality.csv"
+    hashes = sorted(statement_hash(problem.statement) for problem in problems)
+    for good, kept in (("true", 30), ("false", 0)):
+        table.write_text("statement,good\n" + "".join(f"{each},{good}\n" for each in hashes))
+        task = open_task(config(*plain, quality=str(table)))
+        assert len(every_problem(task)) == kept
+        assert task.left_out["not good by task.quality"] == 30 - kept
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("none.csv", None, "no such file"),
+        ("quality.txt", "x", ".parquet or .csv"),
+        ("quality.csv", "a,b\n1,2\n", "not a file of envs.validate"),
+        ("quality.parquet", "not parquet", "not a file of envs.validate"),
+    ],
+)
+def test_a_quality_table_that_is_none_is_refused(plain, tmp_path, name, text, said):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError) as error:
+        open_task(config(*plain, quality=str(tmp_path / name)))
+    assert f"task.quality={tmp_path / name}" in str(error.value) and said in str(error.value)
+
+
+def test_the_date_of_another_data_set(tmp_path):
+    rows = [taco_verified(i, date=f"201{i}-01-01") for i in range(8)]
+    file = write(tmp_path / "r.jsonl", rows)
+    task = open_task(config("taco_verified", file, date_to="2015-06-01"))
+    assert len(every_problem(task)) == 6
+
+
+# Data sets for evaluation only.
+
+
+def test_no_run_trains_on_a_data_set_for_evaluation(tmp_path, dated):
+    with pytest.raises(UserError, match="it is for evaluation only"):
+        config_of(["task=livecodebench", "steps=2"])
+    write(tmp_path / "train-0.jsonl", [livecodebench(i) for i in range(4)])
+    write(tmp_path / "test-0.jsonl", [livecodebench(i) for i in range(4, 6)])
+    with pytest.raises(ValueError, match=r"evaluation only .* holds its train split"):
+        open_task(config("livecodebench", str(tmp_path), files=FilesConfig()))
+    task = open_task(config(*dated))
+    assert [len(split) for split in task.splits().values()] == [0, 0, 0, 25]
+
+
+def test_a_release_is_a_set_of_files(tmp_path):
+    for number, name in enumerate(("test", *(f"test{i}" for i in range(2, 7)))):
+        write(tmp_path / f"{name}.jsonl", [livecodebench(number)])
+    for path in (str(tmp_path), f"file://{tmp_path}"):
+        for name, count in (("livecodebench", 6), ("livecodebench_v5", 5)):
+            found = {p.name.partition("@")[0] for p in open_task(config(name, path)).test}
+            assert len(found) == count and ("livecodebench/abc5_a" in found) == (count == 6)
+
+
+# Several data sets as one task.
+
+
+def joined(*parts, **changed):
+    return TaskConfig(name="joined", parts=list(parts), **changed)
+
+
+def test_parts_are_joined_split_by_split_with_keys_of_their_own(tmp_path):
+    taco = [taco_row(i, difficulty="EASY" if i % 2 else "HARD") for i in range(100)]
+    contests = [code_contests_row(i, f"contest {i}") for i in range(100, 140)]
+    parts = (
+        f"taco path={write(tmp_path / 'taco.jsonl', taco)} difficulty=[EASY]",
+        f"code_contests path='{write(tmp_path / 'contests.jsonl', contests)}'",
+    )
+    task = open_task(joined(*parts))
+    alone = [open_task(joined(part)) for part in parts]
+    assert len(alone[0].train) > 20 and len(alone[1].train) > 10
+    for split in SPLITS:
+        each = [names(getattr(one, split)) for one in alone]
+        assert names(getattr(task, split)) == each[0] | each[1]
+    assert task.rows_read == 140 and task.left_out["not of task.difficulty"] == 50
+    assert task.data_hash != alone[0].data_hash
+    with pytest.raises(ValueError, match="are in several parts of task=joined"):
+        open_task(joined(parts[0], parts[0], decontaminate=False))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (["tacoo"], r"task.parts\[0\]=tacoo: task=tacoo: .*did you mean 'taco'"),
+        (["taco pth=x"], r"task.parts\[0\]=taco pth=x: "),
+        (["mini"], "task=mini has no rows; a part is a data set"),
+        (["taco path='x"], r"task.parts\[0\]=taco path='x: No closing quotation"),
+        ([""], r"task.parts\[0\]="),
+    ],
+)
+def test_a_wrong_part_is_named(parts, message):
+    with pytest.raises(ValueError, match=message):
+        open_task(joined(*parts))

@@ -8,26 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
 
 from envs.environment import Environment, StatefulEnvironment, Submission
 from envs.problem import Problem
 from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request
-from experiments.runtime.sharded_judge import (
-    JudgeShard,
-    JudgeState,
-    ShardedJudge,
-    ShardResult,
-)
+from experiments.learner.forward import Tokens
+from experiments.policy.policy import Policy, WeightSource
+from experiments.runtime.sharded_judge import JudgeShard, JudgeState, ShardedJudge, ShardResult
+from experiments.runtime.torchrun import TorchrunRanks
 from experiments.sample import Completion, PromptedProblem, Sample, Turn
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from experiments.learner.forward import Tokens
-    from experiments.policy.policy import Policy, WeightSource
-    from experiments.runtime.torchrun import Torchrun, TorchrunRanks, TorchrunRay
-    from experiments.runtime.worker import WorkerParts
 
 Attempt = tuple[Any, Exception | None]  # a rank's result, or its error
 
@@ -55,6 +48,7 @@ class Proxy:
 
     def __init__(self, ranks: TorchrunRanks, key: str, part: Any) -> None:
         self._ranks, self._key, self._part = ranks, key, part
+        ranks.targets.setdefault(key, part)
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.methods:
@@ -135,8 +129,6 @@ class RankJudges(JudgeShard):
         self, number: int, shards: list[list[Submission]] | None = None
     ) -> list[Attempt]:
         """Judge this rank's shard of the submissions that rank 0 scatters."""
-        import torch.distributed as dist
-
         own: list[Any] = [None]
         dist.scatter_object_list(own, shards, src=0)
         return self.ranks.gather(attempt(lambda: self.judge(number, own[0])))
@@ -161,23 +153,20 @@ class TorchrunJudge(ShardedJudge):
         self.ranks.call("judges", "load_state", self.number, state)
 
 
-class StatefulProxy(Proxy):
-    """A part with state, which is gathered only on rank 0 and loaded by each rank itself."""
-
-    methods: tuple[str, ...] = ("load_from",)
-
-    def state_dict(self) -> dict[str, Any]:
-        return self._ranks.call(self._key, "state_dict", False, own_args=(True,))
-
-
-class TorchrunWeightSync(StatefulProxy):
+class TorchrunWeightSync(Proxy):
     """Weights go from every rank's learner to its engine."""
 
     methods = ("follow", "load_from")
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, which is gathered only on rank 0."""
+        return self._ranks.call(self._key, "state_dict", False, own_args=(True,))
 
-class TorchrunLearner(StatefulProxy):
+
+class TorchrunLearner(TorchrunWeightSync):
     """Every rank has a shard of the modules, and its part of each batch."""
+
+    methods = ("load_from",)
 
     def logp(self, tokens: Tokens) -> Tensor:
         return self._score("logp", tokens)
@@ -195,28 +184,6 @@ class TorchrunLearner(StatefulProxy):
         args = ([_trimmed(sample) for sample in samples], group_size, None)
         own_args = (samples, group_size, initial_values)
         return self._ranks.call(self._key, "update", *args, own_args=own_args)
-
-
-def register_parts(ranks: Torchrun | TorchrunRay, parts: WorkerParts) -> WorkerParts:
-    """Register this rank's parts as targets; return them, on rank 0 as proxies for all ranks'."""
-    ranks.targets |= {"learner": parts.learner, "weight_sync": parts.weight_sync}
-    policy = parts.learner.policy
-    engine_kind = ShardedEngine if ranks.local_engines else SyncedEngine
-    engines = {
-        name: engine_kind(ranks, name, engine, policy)
-        for name in ("engine", "eval_engine", "reference_engine")
-        if (engine := getattr(parts, name)) is not None
-    }
-    environments = parts.environments
-    if ranks.local_engines and environments is not None:
-        judges = RankJudges(ranks, environments.make)
-        environments = replace(environments, make=lambda: TorchrunJudge(ranks, judges))
-    proxies: dict[str, Any] = {
-        "learner": TorchrunLearner(ranks, "learner", parts.learner),
-        "weight_sync": TorchrunWeightSync(ranks, "weight_sync", parts.weight_sync),
-        **engines,
-    }
-    return replace(parts, environments=environments, **proxies)
 
 
 def _trimmed(sample: Sample) -> Sample:

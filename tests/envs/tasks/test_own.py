@@ -1,9 +1,6 @@
 """Rows in a schema of one's own, read through a mapping of columns."""
 
-from collections import Counter
-
 import pytest
-from envs.tasks.first_rows import check_first_rows
 
 from envs.problem import CheckerProgram, Test
 from envs.tasks import open_task
@@ -11,7 +8,6 @@ from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders.own import problem
 from envs.tasks.parsers import SkipRow
 from envs.tasks.task_cli import task_config
-from envs.validate import load_problems
 from tests.envs.tasks.dataset_rows import every_problem, write
 
 BASE = {"statement": "question", "inputs": "ins", "outputs": "outs"}
@@ -150,54 +146,27 @@ def test_a_file_as_a_task(tmp_path):
     assert task.test[0].name.startswith("own/")
 
 
-def test_a_column_may_be_empty_in_every_row(tmp_path):
-    path = write(tmp_path / "rows.jsonl", ROWS)
-    given = [*GIVEN, "task.fields.time_limit=limit"]
-    task = open_task(task_config(["task=own", f"task.path={path}", *given]))
+def opened(path, *given):
+    return open_task(task_config(["task=own", f"task.path={path}", *GIVEN, *given]))
+
+
+def test_a_column_may_be_empty_or_stand_in_few_rows(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [*ROWS * 5, ROWS[0] | {"check": "print(1)"}])
+    task = opened(path, "task.fields.time_limit=limit", "task.fields.checker=check")
+    assert sum(bool(problem.checker_program) for problem in every_problem(task)) == 1
     assert task.train[0].time_limit_s is None
 
 
-def test_a_column_may_stand_in_a_later_row_alone(tmp_path):
-    """As a checker program does that one problem of many needs: before a run and in it."""
-    path = write(tmp_path / "rows.jsonl", [*ROWS * 5, ROWS[0] | {"check": "print(1)"}])
-    config = task_config(["task=own", f"task.path={path}", *GIVEN, "task.fields.checker=check"])
-    check_first_rows(config)
-    assert sum(bool(problem.checker_program) for problem in every_problem(open_task(config))) == 1
-
-
 def test_a_column_may_stand_in_one_file_of_a_folder_alone(tmp_path):
-    """In any of them: before a run and in it. Required columns are needed in each file."""
-    optional = {"entry": None, "wrong": ["print(0)"]}
-    write(tmp_path / "train.jsonl", [row | optional for row in ROWS[:15]])
+    write(tmp_path / "train.jsonl", [row | {"wrong": ["print(0)"]} for row in ROWS[:15]])
     write(tmp_path / "test.jsonl", ROWS[15:])
-    given = ["task=own", f"task.path={tmp_path}", *GIVEN]
-    mapped = ["task.fields.fn_name=entry", "task.fields.incorrect_solutions=wrong"]
-    config = task_config([*given, *mapped])
-    check_first_rows(config)
-    task = open_task(config)
+    mapped = "task.fields.incorrect_solutions=wrong"
+    task = opened(tmp_path, mapped)
     assert len(every_problem(task)) == 20 and task.train[0].incorrect_solutions == ("print(0)",)
-    assert load_problems(config, Counter())[-1].incorrect_solutions == ()
-
-    files = [f"task.path={tmp_path}/train.jsonl", f"task.test_path={tmp_path}/test.jsonl"]
-    config = task_config([*given, *mapped, *files])
-    check_first_rows(config)
-    assert len(open_task(config).test) == 5
-
-    for wrong in ("task.fields.tags=topics", "task.fields.inputs=tests.in"):
-        if "inputs" in wrong:
-            lacking = [{k: v for k, v in row.items() if k != "tests"} for row in ROWS[15:]]
-            write(tmp_path / "test.jsonl", lacking)
-        config = task_config([*given, wrong])
-        for check in (check_first_rows, open_task):
-            with pytest.raises(ValueError, match=f"{wrong}: no such column in .*jsonl; it has"):
-                check(config)
-
-
-def test_how_many_rows_were_searched_for_a_column_is_said(tmp_path):
-    path = write(tmp_path / "rows.jsonl", ROWS * 11)
-    config = task_config(["task=own", f"task.path={path}", *GIVEN, "task.fields.checker=check"])
-    with pytest.raises(ValueError, match=r"no such column in the first 200 rows of .*rows.jsonl;"):
-        check_first_rows(config)
+    both = [f"task.path={tmp_path}/train.jsonl", f"task.test_path={tmp_path}/test.jsonl"]
+    assert len(opened(tmp_path, mapped, *both).test) == 5
+    with pytest.raises(ValueError, match=r"task\.fields\.tags=topics: no such column in .*it has"):
+        opened(tmp_path, "task.fields.tags=topics")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +176,10 @@ def test_how_many_rows_were_searched_for_a_column_is_said(tmp_path):
             ["task.fields.outputs=answers"],
             ["task.fields.outputs=answers", "it has question, ins, outs"],
         ),
-        (["task.fields.outputs=tests.ot"], ["=tests.ot: no such column", "tests has in; did you"]),
+        (
+            ["task.fields.outputs=tests.ot"],
+            ["=tests.ot: no such column", "tests.in, limit"],
+        ),
         (["task.fields.tags=topics"], ["task.fields.tags=topics", "no such column", "rows.jsonl"]),
         (["task.fields.inputs=null"], ["task.fields.inputs has no value", "=COLUMN"]),
         (["task.fields.sample_inputs=ins"], ["sample_inputs and sample_outputs", "both or none"]),
@@ -223,18 +195,10 @@ def test_mistakes_are_one_line(tmp_path, changed, said):
     assert "\n" not in str(error.value)
 
 
-def test_another_mapping_is_prepared_anew(tmp_path):
-    rows = [row | {"text": f"Other {i}"} for i, row in enumerate(ROWS)]
-    path = write(tmp_path / "rows.jsonl", rows)
-    first, second = (
-        open_task(task_config(["task=own", f"task.path={path}", *GIVEN, *more]))
-        for more in ([], ["task.fields.statement=text"])
-    )
-    assert first.train[0].statement.startswith("Print")
-    assert second.train[0].statement.startswith("Other")
-
-
-def test_a_mapping_is_for_rows_of_ones_own(tmp_path):
-    path = write(tmp_path / "rows.jsonl", ROWS)
+def test_another_mapping_is_converted_anew(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [row | {"text": f"Other {row['outs']}"} for row in ROWS])
+    assert opened(path).train[0].statement.startswith("Print")
+    other = opened(path, "task.fields.statement=text")
+    assert other.train[0].statement.startswith("Other")
     with pytest.raises(ValueError, match=r"task\.fields is for task=own"):
         open_task(task_config(["task=taco", f"task.path={path}", "+task.fields.statement=x"]))

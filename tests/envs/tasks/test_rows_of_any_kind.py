@@ -3,13 +3,15 @@
 import json
 import math
 
+import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envs.problem import CHECKERS, Problem
 from envs.tasks.parsers import SkipRow
-from envs.tasks.rows import convert_rows
-from envs.tasks.stored import to_batch, to_problem
+from envs.tasks.rows import convert_row
+from envs.tasks.stored import load_entries, row_of, schema
 from tests.envs.tasks.contest_rows import packed
 from tests.envs.tasks.dataset_rows import converter_of
 
@@ -168,73 +170,30 @@ CODECONTESTS_PLUS_ROW = row(
 )
 
 
-def check(schema, rows):
-    items = list(convert_rows(converter_of(schema), rows))
-    assert len(items) == len(rows)
+ROWS = {
+    "taco": TACO_ROW,
+    "apps": TACO_ROW,
+    "taco_verified": TACO_ROW,
+    "code_contests": CODE_CONTESTS_ROW,
+    "humaneval": HUMANEVAL_ROW,
+    "mbpp": MBPP_ROW,
+    "deepcoder": DEEPCODER_ROW,
+    "codeforces": CODEFORCES_ROW,
+    "livecodebench": LIVECODEBENCH_ROW,
+    "codecontests_plus": CODECONTESTS_PLUS_ROW,
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@SOME
+@given(data=st.data())
+def test_a_row_gives_a_sound_problem_or_a_reason(name, data):
+    rows = data.draw(st.lists(or_anything(ROWS[name]), max_size=4))
+    items = [convert_row(converter_of(name), row, number) for number, row in enumerate(rows)]
     for item in items:
         if isinstance(item, SkipRow):
             assert str(item)
             continue
         assert isinstance(item, Problem) and item.checker.split()[0] in CHECKERS and item.tests
-        kept = to_problem(to_batch([item], [None]), 0, item.name)
-        assert kept == item and kept.hash == item.hash
-
-
-@SOME
-@given(st.lists(or_anything(TACO_ROW), max_size=4))
-def test_rows_of_taco(rows):
-    check("taco", rows)
-
-
-@SOME
-@given(st.lists(or_anything(TACO_ROW), max_size=4))
-def test_rows_of_apps(rows):
-    check("apps", rows)
-
-
-@SOME
-@given(st.lists(or_anything(CODE_CONTESTS_ROW), max_size=4))
-def test_rows_of_code_contests(rows):
-    check("code_contests", rows)
-
-
-@SOME
-@given(st.lists(or_anything(HUMANEVAL_ROW), max_size=4))
-def test_rows_of_humaneval(rows):
-    check("humaneval", rows)
-
-
-@SOME
-@given(st.lists(or_anything(MBPP_ROW), max_size=4))
-def test_rows_of_mbpp(rows):
-    check("mbpp", rows)
-
-
-@SOME
-@given(st.lists(or_anything(DEEPCODER_ROW), max_size=4))
-def test_rows_of_deepcoder(rows):
-    check("deepcoder", rows)
-
-
-@SOME
-@given(st.lists(or_anything(CODEFORCES_ROW), max_size=4))
-def test_rows_of_codeforces(rows):
-    check("codeforces", rows)
-
-
-@SOME
-@given(st.lists(or_anything(LIVECODEBENCH_ROW), max_size=4))
-def test_rows_of_livecodebench(rows):
-    check("livecodebench", rows)
-
-
-@SOME
-@given(st.lists(or_anything(CODECONTESTS_PLUS_ROW), max_size=4))
-def test_rows_of_codecontests_plus(rows):
-    check("codecontests_plus", rows)
-
-
-@SOME
-@given(st.lists(or_anything(TACO_ROW), max_size=4))
-def test_rows_of_taco_verified(rows):
-    check("taco_verified", rows)
+        (entry,) = load_entries([pa.RecordBatch.from_pylist([row_of(item)], schema=schema())])
+        assert entry.problem() == item and entry.hash == item.hash

@@ -9,13 +9,19 @@ from dataclasses import replace
 from functools import lru_cache
 
 import pytest
-from envs.tasks.mini.long.parts import RESULTS, TOTALS
 
-from envs.judge.extract import extract_program
 from envs.problem import Problem
-from envs.tasks.mini import FAMILIES, MINI, MINI_LONG, PROBLEM_SETS, task
+from envs.tasks.mini import problems as mini
 from envs.tasks.mini.families import Part, draft
-from envs.tasks.mini.problems import TIERS, compositions, passes, run_own
+from envs.tasks.mini.problems import (
+    MINI,
+    MINI_LONG,
+    PROBLEM_SETS,
+    TIERS,
+    compositions,
+    passes,
+    run_own,
+)
 from tests.selection import all_but_slow
 
 SHA256 = {
@@ -39,8 +45,9 @@ EARLIER_SHA256 = {
 }
 
 
+DEFAULT_SIZES = {"train": 512, "tune": 60, "choose": 120, "test": 200}
 # of the loads here; a longer problem takes longer to build, so fewer are loaded
-SIZES = {"mini": task.SPLITS, "mini_long": dict.fromkeys(task.SPLITS, 21)}
+SIZES = {"mini": DEFAULT_SIZES, "mini_long": dict.fromkeys(DEFAULT_SIZES, 21)}
 
 # Slow: the same families, of more parts each.
 every_set = pytest.mark.parametrize("name", all_but_slow(PROBLEM_SETS, slow=["mini_long"]))
@@ -48,20 +55,11 @@ every_set = pytest.mark.parametrize("name", all_but_slow(PROBLEM_SETS, slow=["mi
 
 @lru_cache
 def _load(split: str, name: str = "mini") -> tuple[Problem, ...]:
-    size = None if name == "mini" else SIZES[name][split]  # None: the default
-    return tuple(task.load(split, size, name=name))
+    return tuple(mini.load(split, SIZES[name][split], name=name))
 
 
 def _every_split(name: str) -> list[Problem]:
-    return [problem for split in task.SPLITS for problem in _load(split, name)]
-
-
-@every_set
-def test_names_and_unique_statements(name: str):
-    for split, size in SIZES[name].items():
-        problems = _load(split, name)
-        assert [p.name for p in problems] == [f"{name}/{split}/{i:04d}" for i in range(size)]
-        assert len({p.statement for p in problems}) == size
+    return [problem for split in DEFAULT_SIZES for problem in _load(split, name)]
 
 
 # Fields of `Problem` that are younger than the digests here. MiniContests sets none of them.
@@ -83,7 +81,7 @@ def _renamed(split: str, earlier: str) -> tuple[Problem, ...]:
 
 @every_set
 def test_the_same_bytes_everywhere(name: str):
-    assert {split: _sha256(_load(split, name)) for split in task.SPLITS} == SHA256[name]
+    assert {split: _sha256(_load(split, name)) for split in DEFAULT_SIZES} == SHA256[name]
 
 
 def test_tune_is_the_earlier_validation_split_and_choose_the_earlier_test_split():
@@ -99,24 +97,17 @@ def test_every_composition_of_the_earlier_test_problems_is_in_choose(monkeypatch
         drawn.append((family, composition))
         return draft(rng, family, composition)
 
-    monkeypatch.setattr(task, "draft", recorded)
-    assert tuple(task.load("choose")) == _load("choose")
+    monkeypatch.setattr(mini, "draft", recorded)
+    assert tuple(mini.load("choose", 120)) == _load("choose")
     assert len(set(drawn)) >= 120
     for family, composition in drawn:
         assert composition in compositions(MINI, family, "choose")
         assert composition not in compositions(MINI, family, "test")
 
 
-@every_set
-def test_an_offline_program_is_what_the_judge_will_extract(name: str):
-    for problem in _every_split(name):
-        for program in problem.solutions + problem.incorrect_solutions:
-            assert extract_program(task.response(program)) == program
-
-
 def test_seed_and_size_decide():
-    assert task.load("train", 30, seed=1) == task.load("train", 30, seed=1)
-    assert task.load("train", 30, seed=1) != task.load("train", 30, seed=2)
+    assert mini.load("train", 30, seed=1) == mini.load("train", 30, seed=1)
+    assert mini.load("train", 30, seed=1) != mini.load("train", 30, seed=2)
 
 
 @every_set
@@ -132,7 +123,7 @@ def test_families_and_tiers_are_spread_evenly(name: str):
 def test_test_has_every_family_and_tier_but_easy_grids():
     """Choose has the seven compositions of easy grids that are not in train or tune."""
     cells = Counter((p.tags[0], p.difficulty) for p in _load("test"))
-    every = {(family.name, tier) for family in FAMILIES for tier in TIERS}
+    every = {(family.name, tier) for family in MINI.families for tier in TIERS}
     assert every - set(cells) == {("grids", "easy")}
     assert min(cells.values()) >= 4
 
@@ -140,7 +131,7 @@ def test_test_has_every_family_and_tier_but_easy_grids():
 @every_set
 def test_no_composition_is_in_two_splits_and_every_part_is_in_train(name: str):
     for family in PROBLEM_SETS[name].families:
-        sides = {split: compositions(PROBLEM_SETS[name], family, split) for split in task.SPLITS}
+        sides = {split: compositions(PROBLEM_SETS[name], family, split) for split in DEFAULT_SIZES}
         keys = [tuple(part.name for part in parts) for side in sides.values() for parts in side]
         assert len(keys) == len(set(keys))
         for slot, (_, parts) in enumerate(family.slots):
@@ -151,7 +142,7 @@ def test_no_composition_is_in_two_splits_and_every_part_is_in_train(name: str):
 
 @every_set
 def test_no_statement_is_in_two_splits(name: str):
-    larger = [p.statement for p in task.load("train", SIZES[name]["train"], seed=5, name=name)]
+    larger = [p.statement for p in mini.load("train", SIZES[name]["train"], seed=5, name=name)]
     held_out = [p.statement for split in ("tune", "choose", "test") for p in _load(split, name)]
     assert len(set(held_out)) == len(held_out)
     assert not set(held_out) & {*larger, *(p.statement for p in _load("train", name))}
@@ -195,6 +186,10 @@ def test_longer_programs_have_five_parts_or_more_loops_and_conditions():
             assert not any(isinstance(node, ast.While) for node in nodes)
 
 
+CELLS = dict(next(family for family in MINI_LONG.families if family.name == "cells").slots)
+RESULTS, TOTALS = CELLS["outer"], CELLS["inner"]
+
+
 @pytest.mark.parametrize("part", [*RESULTS, *TOTALS], ids=lambda part: part.name)
 def test_right_forms_of_a_part_agree_on_negative_values_and_the_empty_list(part: Part):
     """Computed values may be negative: max([0,*x]) is no maximum of them."""
@@ -206,14 +201,14 @@ def test_right_forms_of_a_part_agree_on_negative_values_and_the_empty_list(part:
 
 @pytest.mark.slow  # builds 892 problems
 def test_longer_problems_can_be_built_at_the_default_sizes():
-    for split, size in task.SPLITS.items():
-        assert len(task.load(split, name="mini_long")) == size
+    for split, size in DEFAULT_SIZES.items():
+        assert len(mini.load(split, size, name="mini_long")) == size
 
 
 def test_prompt_shows_statement_and_sample_and_no_hidden_test():
     problem = _load("test")[0]
     shown = problem.samples[0]
-    assert task.prompt(problem) == (
+    assert mini.prompt(problem) == (
         f"{problem.statement}\nin:\n{shown.input.rstrip()}\nout:\n{shown.output.rstrip()}"
     )
 
@@ -222,9 +217,3 @@ def test_own_runner_prints_like_python():
     assert run_own("print(*[1,2],sep='-')\nprint(int(input())+1)", "4\n") == "1-2\n5\n"
     with pytest.raises(EOFError):
         run_own("input();input()", "4\n")
-
-
-@pytest.mark.parametrize(("split", "size"), [("dev", 3), ("test", 0)])
-def test_bad_arguments_are_named(split: str, size: int):
-    with pytest.raises(ValueError, match="mini"):
-        task.load(split, size)
