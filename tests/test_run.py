@@ -113,7 +113,7 @@ def test_cfg_job_of_a_resumed_run_is_its_own(call_here, tmp_path):
 
 
 def test_cfg_job_of_a_package_for_another_machine_is_a_warning(call_here, monkeypatch):
-    monkeypatch.setattr("experiments.config.dependencies.vllm_version", lambda: None)
+    monkeypatch.setattr("experiments.config.preflight.vllm_version", lambda: None)
     done = call_here("-m", "--cfg", "job", "engine=vllm", "seed=0,1")
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
     assert done.stderr.startswith("WARNING: engine.name=vllm: vLLM is not installed")

@@ -1,28 +1,22 @@
-"""`make scaling`: predictions of a model of the training loop for many GPUs.
+"""`make bench which=scaling`: predictions of a model of the training loop for many GPUs.
 
 The model is a discrete-event simulation of what waits for what; it knows nothing of learning. Its
-parts are fitted to published times of verl. The command writes the marked tables of
-docs/results/scaling.md, and the figure beside it.
+parts are fitted to published times of verl. Prints the tables of docs/results/scaling.md.
 """
 
 from __future__ import annotations
 
-import re
-import sys
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import simpy
 
 from analysis import markdown
-from envs.command_line import take_no_arguments
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/results/scaling.md"
 Events = Generator[simpy.Event, Any, Any]
 
 
@@ -76,7 +70,7 @@ class Simulation:
         self.random = {kind: np.random.default_rng([seed, number]) for number, kind in kinds}
         self.slots = simpy.Resource(self.env, loop.slots)
         self.judges = simpy.Resource(self.env, loop.judges)
-        self.begun = self.generated = self.judged = 0  # pieces
+        self.begun = 0  # pieces
         # The rollout weights of judged pieces, of each batch or (key 0) of all.
         self.versions = defaultdict[int, simpy.Store](lambda: simpy.Store(self.env))
         self.seen = 0  # batches that the rollout weights have seen
@@ -113,12 +107,10 @@ class Simulation:
     def piece(self, batch: int, slot: Any) -> Events:
         version = self.seen
         yield self.serve("generate")
-        self.generated += 1
         self.slots.release(slot)
         with self.judges.request() as judge:
             yield judge
             yield self.serve("judge")
-        self.judged += 1
         self.versions[batch if self.loop.in_order else 0].put(version)
 
     def learner(self, batches: int) -> Events:
@@ -140,7 +132,7 @@ class Simulation:
 # (https://verl.readthedocs.io/en/latest/advance/fully_async.html, at 19997f9): DAPO on
 # Qwen2.5-Math-7B, 512 problems × 16 responses a step, H20 GPUs. Its page on one step of overlap
 # (docs/advance/one_step_off.md at e55d143): the same model on two nodes of 16 H20 GPUs.
-PROBLEMS, RESPONSES = 512, 16  # of a step
+PROBLEMS = 512  # of a step, × 16 responses
 PER_GPU = 4  # problems that a GPU generates at once: all 512 on 128 GPUs
 STEPS, LADDER_BATCHES = 12, 20  # simulated; the later half counts
 MINIBATCHES = 4  # of a step, in the asynchronous runs; weights are synced after the last
@@ -263,71 +255,11 @@ def published_table(spread: float) -> str:
     return markdown.table(["", "published, s a step", "the model", "error", ""], rows)
 
 
-def draw(spread: float, file: Path) -> None:
-    """Steps an hour against GPUs, judges, and lag."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    from experiments.studies.figures import LOOK
-
-    with matplotlib.rc_context(LOOK):
-        figure = Figure(figsize=(12, 3.8), layout="constrained")
-        panels = figure.subplots(1, 3)
-        for axes, (title, lines) in zip(panels, _panels(spread).items(), strict=True):
-            for label, loops in lines.items():
-                rates = [3600 / step_s(loop) for loop in loops.values()]
-                axes.plot(list(loops), rates, "o-", label=label)
-            axes.set(title=title, ylim=(0, None))
-            axes.legend()
-        for marker, published in (("o", COLOCATED), ("x", HALVES)):
-            rates = [3600 / times.step for times in published.values()]
-            panels[0].plot(list(published), rates, marker, color="black", markersize=7)
-        panels[0].set(xlabel="GPUs", ylabel="steps an hour", xticks=list(HALVES))
-        panels[1].set(xlabel="cores that judge", xscale="log")
-        panels[2].set(xlabel="steps that generation may be ahead")
-        figure.savefig(file, metadata={"Date": None})
-
-
-def _panels(spread: float) -> dict[str, dict[str, dict[float, Loop]]]:
-    """title → label of a line → x → loop."""
-    panels: dict[str, dict[str, dict[float, Loop]]] = {
-        "GPUs (black: published)": {"all in turn": {n: COLOCATED[n].loop(spread) for n in HALVES}},
-        "Judges, 64 + 64 GPUs": {},
-        "Lag, 64 + 64 GPUs": {},
-    }
-    gpus, judges, lags = panels.values()
-    for lag in (0.0, 0.5):
-        loops = {n: replace(run, staleness=lag).loop(spread) for n, run in HALVES.items()}
-        gpus[f"halves, staleness {lag}"] = loops
-    for seconds in (0.005, 1.0, 10.0):  # CPU of a program; the first is measured on MiniContests
-        loop = replace(HALVES[128].loop(spread), judge=Time(seconds * RESPONSES, 1.0))
-        loops = {float(n): replace(loop, judges=n) for n in (1, 4, 16, 64, 256, 1024)}
-        judges[f"{seconds:g} s a program"] = loops
-    for lengths in (0.2, spread, 0.8):
-        steps = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
-        loops = {lag: replace(HALVES[128], staleness=lag).loop(lengths) for lag in steps}
-        lags[f"spread of lengths {lengths:g}"] = loops
-    return panels
-
-
-def replace_table(page: Path, name: str, table: str) -> None:
-    """Replace the text between the page's markers of this name. Raises ValueError without them."""
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    marked, content = re.compile(f"{begin}\n.*?{end}", re.DOTALL), page.read_text()
-    if not marked.search(content):
-        raise ValueError(f"{page} has no markers {begin} and {end}")
-    page.write_text(marked.sub(lambda _: f"{begin}\n{table}\n{end}", content))
-
-
-def main(page: Path = PAGE) -> None:
-    """Simulate, print, and write the page's tables and its figure."""
+def main() -> None:
+    """Simulate, and print the two tables of docs/results/scaling.md."""
     spread = fitted_spread()
-    for name, text in {"published": published_table(spread), "order": order_table(spread)}.items():
-        print(text, end="\n\n")
-        replace_table(page, name, text)
-    draw(spread, page.with_suffix(".svg"))
+    print(published_table(spread), order_table(spread), sep="\n\n")
 
 
 if __name__ == "__main__":
-    take_no_arguments(__doc__, sys.argv[1:])
     main()

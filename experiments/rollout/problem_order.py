@@ -1,4 +1,6 @@
-"""The pass-rate curriculum (`train.curriculum=band`): how often each training problem is drawn.
+"""The order in which training problems are drawn, and the pass-rate curriculum that changes it.
+
+The order depends on the seed alone, with `train.curriculum=band` also on the judgements so far.
 
 **Pass rate.** Of the run's own fresh training responses to a problem so far, s were accepted and
 n judged. The pass rate has the prior Beta(1, 1), so its posterior is Beta(1 + s, 1 + n − s) with
@@ -37,14 +39,75 @@ is for. The lower threshold, 8 and 4 are our own choices, not tuned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any, Literal
 
-from experiments.config.schema import RunConfig
-from experiments.sample import Sample
+from experiments.sample import PromptedProblem, Sample
 from experiments.seeds import stream
+
+
+class ProblemOrder:
+    """Draws problems in passes over the shuffled training problems."""
+
+    def __init__(
+        self, prompts: Sequence[PromptedProblem], seed: int, curriculum: Curriculum | None = None
+    ) -> None:
+        self.prompts, self.seed, self.curriculum = prompts, seed, curriculum
+        self.load_state_dict({"taken": 0})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position in the shuffled problem order, and the curriculum's state."""
+        curriculum = self.curriculum and self.curriculum.state_dict()
+        return {"taken": self._taken, "curriculum": curriculum}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue after that position."""
+        self._taken = state["taken"]
+        self._places = self._places_after(self._taken)
+        self._drawn: deque[tuple[int, PromptedProblem]] = deque()
+        if self.curriculum is not None and state.get("curriculum"):
+            self.curriculum.load_state_dict(state["curriculum"])
+
+    def take(self, count: int) -> list[PromptedProblem]:
+        """Return the next problems."""
+        self._draw(count)
+        drawn = [self._drawn.popleft() for _ in range(count)]
+        before, self._taken = self._taken, drawn[-1][0]
+        if self.curriculum is not None:
+            names = [prompt.problem.name for _, prompt in drawn]
+            self.curriculum.note_draws(names, self._taken - before)
+        return [prompt for _, prompt in drawn]
+
+    def upcoming(self, count: int, batch: int) -> list[PromptedProblem]:
+        """Return the next problems without taking them.
+
+        With a curriculum there may be fewer: only draws that no judgement to come can change, which
+        are those of the next `batch` problems and of the first pass.
+        """
+        if self.curriculum is not None:
+            count = min(count, max(batch, len(self.prompts) - self._taken))
+        self._draw(count)
+        return [prompt for _, prompt in itertools.islice(self._drawn, count)]
+
+    def _draw(self, count: int) -> None:
+        while len(self._drawn) < count:
+            self._drawn.append(next(self._places))
+
+    def _shuffled(self) -> Iterator[int]:
+        for epoch in itertools.count():
+            order = list(range(len(self.prompts)))
+            stream(self.seed, "order", epoch).shuffle(order)
+            yield from order
+
+    def _places_after(self, taken: int) -> Iterator[tuple[int, PromptedProblem]]:
+        """Yield (its place in the shuffled order, problem) of each draw after place `taken`."""
+        for place, index in itertools.islice(enumerate(self._shuffled(), 1), taken, None):
+            prompt, number = self.prompts[index], (place - 1) // len(self.prompts)
+            if self.curriculum is None or self.curriculum.is_due(prompt.problem.name, number):
+                yield place, prompt
 
 
 @dataclass(frozen=True)
@@ -122,20 +185,3 @@ class Curriculum:
 
     def _kind(self, problem: str) -> Literal["solved", "unsolved", "band"]:
         return self.band.kind(*self._counts.get(problem, (0, 0)))
-
-
-def no_effect_warning(config: RunConfig, problems: int) -> str | None:
-    """Warn if the run ends before a problem can leave the band; `problems`: of the train split."""
-    train, band = config.train, Band()
-    if train.curriculum == "none" or train.resample_zero_variance or not config.steps:
-        return None
-    least = next(n for n in range(1, 1000) if band.kind(n, n) == "solved")
-    fresh = train.group_size * (1 - train.offline_share - train.replay_share)
-    passes = ceil(least / fresh)  # in which a problem gets as many responses
-    if config.steps * train.prompts > passes * problems:
-        return None
-    return (
-        f"train.curriculum={train.curriculum}: the run has {config.steps * train.prompts} draws of "
-        f"{problems} problems, and none can leave the band within {passes} passes, so the order is "
-        "that of train.curriculum=none; use more steps, or fewer problems"
-    )

