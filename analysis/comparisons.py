@@ -601,3 +601,13 @@ def control_table(differences: Sequence[PairedDifference]) -> pd.DataFrame:
         for pair in differences
     ]
     return pd.DataFrame(rows).join(answer_columns(differences))
+
+
+def find_pair(pairs: Sequence[PairedDifference], a: str, b: str) -> PairedDifference:
+    """Return a - b from pairs of either order. Raises KeyError if there is none."""
+    for pair in pairs:
+        if (pair.a, pair.b) == (a, b):
+            return pair
+        if (pair.a, pair.b) == (b, a):
+            return pair.reversed()
+    raise KeyError((a, b))

@@ -1,4 +1,4 @@
-"""One experiment: in memory with its runs, and as the section that the report shows of it."""
+"""One experiment: its runs in groups, the evaluated models, and what is computed of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from analysis import budgets as curves
-from analysis.budgets import training_curve
+from analysis.budgets import smoothing_window
 from analysis.caveats import caveats
 from analysis.comparisons import (
     ContrastTest,
@@ -39,7 +37,7 @@ class Plan(NamedTuple):
     control: str | None = None  # the label of the group that each other one is compared with
 
 
-NOTHING = Plan()
+UNPLANNED = Plan()
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Experiment:
     ks: tuple[int, ...]
     models: list[EvaluatedModel]
     notes: list[str]
-    plan: Plan = NOTHING
+    plan: Plan = UNPLANNED
     named_contrasts: Sequence[Contrast] = ()
 
     @cached_property
@@ -85,20 +83,10 @@ class Experiment:
         """The further temperatures at which any model was evaluated."""
         return tuple(sorted({t for model in self.models for t in model.temperatures}))
 
-    @cached_property
-    def reward_window(self) -> int:
-        """The number of steps over which rewards are averaged."""
-        return curves.smoothing_window(self.groups)
-
-    @cached_property
-    def rewards(self) -> pd.DataFrame:
-        """The training rewards, as returned by `analysis.stats.curves.reward_curve`."""
-        return curves.reward_curve(self.groups, self.reward_window)
-
-    @cached_property
-    def training(self) -> pd.DataFrame:
-        """training.csv, as returned by `analysis.stats.training_curves.training_curve`."""
-        return training_curve(self.groups, self.reward_window)
+    @property
+    def window(self) -> int:
+        """The number of steps over which training curves are averaged."""
+        return smoothing_window(self.groups)
 
     @property
     def packed(self) -> bool:
@@ -118,7 +106,7 @@ class Experiment:
         return [run for group in self.groups for run in (*group.runs, *group.repeats)]
 
 
-def build_experiment(name: str, runs: Sequence[Run], plan: Plan = NOTHING) -> Experiment:
+def build_experiment(name: str, runs: Sequence[Run], plan: Plan = UNPLANNED) -> Experiment:
     """Group and score these runs as one experiment; labels name their differences."""
     evals = (samples for run in runs for samples in (run.evals, *run.further_evals.values()))
     accepted = (samples.loc[samples["verdict"] == "ACCEPTED", "program"] for samples in evals)
@@ -133,7 +121,7 @@ def build_experiment(name: str, runs: Sequence[Run], plan: Plan = NOTHING) -> Ex
 
 
 def read_experiment(
-    name: str, paths: Sequence[Path], plan: Plan = NOTHING, skip_damaged: bool = False
+    name: str, paths: Sequence[Path], plan: Plan = UNPLANNED, skip_damaged: bool = False
 ) -> tuple[Experiment | None, list[str]]:
     """Read one experiment, and a line per damaged run that was left out; None if all were.
 
@@ -147,7 +135,8 @@ def read_experiment(
             if is_packed(path):
                 study = PackedStudy(path)
                 runs += study.runs.values()
-                plan = _completed(plan, study)
+                margin = study.margin if plan.margin is None else plan.margin
+                plan = Plan(margin, study.control if plan.control is None else plan.control)
             else:
                 runs.append(load_run(path))
         except RunError as error:
@@ -155,41 +144,3 @@ def read_experiment(
                 raise
             skipped.append(f"Damaged and left out: {str(error).partition(';')[0]}.")
     return build_experiment(name, runs, plan) if runs else None, skipped
-
-
-def _completed(plan: Plan, study: PackedStudy) -> Plan:
-    """Return the plan, with what the study named where the command names nothing."""
-    margin = study.margin if plan.margin is None else plan.margin
-    return Plan(margin, study.control if plan.control is None else plan.control)
-
-
-@dataclass(frozen=True)
-class Headline:
-    """Short statements on one metric; the title is "" for statements on none."""
-
-    title: str
-    statements: tuple[str, ...]
-
-    def lines(self) -> list[str]:
-        """Return the statements as plain text."""
-        if not self.title:
-            return list(self.statements)
-        return [f"{self.title}:", *(f"  {statement}" for statement in self.statements)]
-
-
-@dataclass(frozen=True)
-class Section:
-    """An experiment as the report shows it, without its runs."""
-
-    name: str
-    slug: str  # in a path and in a link
-    ks: tuple[int, ...]
-    temperatures: tuple[float, ...]  # further ones
-    headlines: list[Headline]
-    notes: list[str]
-    tables: dict[str, pd.DataFrame]  # by file name
-    context: dict[str, Any]  # of the page's template
-
-    @property
-    def results(self) -> pd.DataFrame:
-        return self.tables["table.csv"]

@@ -13,7 +13,7 @@ Casella and McCulloch 1992, ch. 4):
 
 The half-width of an interval is √(t²_{S-1} · seeds + t²_{n-1} · problems). Each part has the
 quantile of its own degrees of freedom, as in Howe (1974, J. Am. Stat. Assoc. 69) for a sum of two
-estimates. `python -m tests.analysis.stats.simulation` checks its coverage: at 3 and 5 seeds it
+estimates. `python -m tests.analysis.simulation` checks its coverage: at 3 and 5 seeds it
 covers the truth in 93 to 97 of 100 cases for groups, in 95 to 98 for differences, whose spread over
 seeds is moderated (`analysis.stats.moderation`). A percentile bootstrap over 3
 seeds and a t-interval with Satterthwaite's degrees of freedom are too narrow, the more so the more

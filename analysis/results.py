@@ -54,17 +54,15 @@ from analysis.packed import (
     study_file,
     sums,
 )
-from analysis.report import experiment_tables
 from analysis.runs import COUNTS, SUMS, Run, RunError, load_run
+from analysis.tables import experiment_tables
 from envs.command_line import parse_arguments, quiet_when_unread
 
 PAGES = Path("docs/results")
 LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 SHARES = ("pass@", "distinct", "area")  # columns that are written as .473; others as 1,234
 QUOTE = re.compile(r"<!--= ?(.*?) ?-->")
-BLOCK = re.compile(
-    r"(<!-- (table|differences|claims)(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S
-)
+BLOCK = re.compile(r"(<!-- (table|differences|claims)(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S)
 LEADERBOARD_METRICS = ("pass@1", "pass@10", "distinct_of_5")
 
 

@@ -13,9 +13,24 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.budgets import PHASE_TITLES, final_budget
-from analysis.comparisons import PairedDifference
+from analysis.budgets import (
+    PHASE_TITLES,
+    equal_budget_tables,
+    evaluation_curve,
+    final_budget,
+    threshold_table,
+    training_curve,
+)
+from analysis.comparisons import (
+    PairedDifference,
+    contrast_table,
+    control_table,
+    difference_table,
+    letter_table,
+    tier_table,
+)
 from analysis.compute import memoize
+from analysis.experiment import Experiment
 from analysis.groups import Group
 from analysis.intervals import (
     Estimate,
@@ -35,6 +50,7 @@ from analysis.metrics import (
 )
 from analysis.models import EvaluatedModel, common_problems
 from analysis.power import (
+    TARGET_DIFFERENCE,
     NoiseParts,
     noise_parts,
     resources_needed,
@@ -42,8 +58,10 @@ from analysis.power import (
     smallest_difference,
 )
 from analysis.runs import Run
+from analysis.saturation import fit_differences, fit_table
 from analysis.scores import accepted_share, pass_scores, scores_at_step, stack_seeds
-from analysis.settings import sandbox
+from analysis.settings import sandbox, settings_table
+from analysis.turns import turn_tables
 
 # Results of models.
 
@@ -422,3 +440,49 @@ def _sampling_by_seed(model: EvaluatedModel, metric: str) -> list[float]:
         known = variance[~np.isnan(variance)]
         variances.append(known.mean() / known.size if known.size else np.nan)
     return variances
+
+
+# All tables of an experiment.
+
+
+def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
+    """Return file name → table; without an evaluation, only the tables of runs have rows.
+
+    verdicts.csv of a packed study has no rows: its counts tell accepted samples from others only.
+    """
+    groups, models, ks = experiment.groups, experiment.models, experiment.ks
+    run_tables = {
+        "runs.csv": run_table(groups),
+        "settings.csv": settings_table(groups),
+        "costs.csv": cost_table(groups),
+        "health.csv": health(groups, ks),
+        "training.csv": training_curve(groups, experiment.window),
+    }
+    trained, pairs = experiment.trained, experiment.pairs
+    at_equal_budget, equal_budget_differences = equal_budget_tables(groups, ks)
+    verdicts = pd.DataFrame(columns=["label"])
+    if not experiment.packed:
+        verdicts = verdict_table(models).reset_index()
+    by_file = {
+        "table.csv": result_table(models),
+        "differences.csv": difference_table(pairs),
+        "contrasts.csv": contrast_table(experiment.contrasts),
+        "control.csv": control_table(experiment.against_control),
+        "tiers.csv": tier_table(trained, pairs),
+        "letters.csv": letter_table(trained, pairs),
+        "power.csv": power_table(trained, pairs, TARGET_DIFFERENCE),
+        "equal_budget.csv": at_equal_budget,
+        "equal_budget_differences.csv": equal_budget_differences,
+        "thresholds.csv": threshold_table(groups, ks) if trained else pd.DataFrame(),
+        "curve.csv": evaluation_curve(groups, ks),
+        "curve_fits.csv": fit_table(experiment.fits),
+        "curve_fit_differences.csv": fit_differences(experiment.fits),
+        "pass_at_k.csv": pass_at_k_table(models),
+        "profile.csv": profile_table(models),
+        "difficulty.csv": difficulty_table(models),
+        "verdicts.csv": verdicts,
+    }
+    evaluated = by_file | turn_tables(models, groups, ks)
+    return run_tables | {
+        name: table if models else pd.DataFrame() for name, table in evaluated.items()
+    }

@@ -249,6 +249,7 @@ def _shares(rows: Sequence[Any]) -> dict[str, list[tuple[float, float]]]:
     return cells
 
 
+TURN_TITLES: dict[str, str] = {}
 TURN_TABLES = ("turns.csv", "turn_differences.csv", "turn_curve.csv")
 BUDGETS = (1, 2, 4)  # in mean tokens of a conversation, of the group with the longest ones
 ENOUGH = 2  # times a budget that a problem's conversations have in all, so that it ends first

@@ -191,7 +191,11 @@ def find_problem(config: TaskConfig, part: str) -> tuple[Problem, Task]:
     if len(matches) == 1:
         problems, index = places[matches[0]]
         return problems[index], task
-    count = f"{len(matches)} problems match; for example" if matches else "no problem matches"
+    count = (
+        f"{len(matches)} problems match; for example"
+        if matches
+        else "no problem matches; for example"
+    )
     near = matches or difflib.get_close_matches(part, places, n=_MAX_SUGGESTED) or list(places)
     raise ValueError(f"problem={part}: {count} {', '.join(near[:_MAX_SUGGESTED])}")
 

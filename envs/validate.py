@@ -32,7 +32,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, PositiveInt
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from envs.cache_folder import cache_root, locked_folder
@@ -145,8 +145,9 @@ class LabelledProgram:
     kind: str  # solution, incorrect, public or cheap
     index: int  # among the row's programs of this kind, or in CHEAP_PROGRAMS
     program: str
-    quality: Quality
+    quality: Quality  # to be counted in
     strength: Strength
+    digest: str  # of the problem's content, as the data set has it
 
     def agrees(self, judgement: Judgement) -> bool:
         """Return whether a verdict is the expected one; that of a cheap program was computed."""
@@ -173,6 +174,7 @@ class Report:
         name = CHEAP_PROGRAMS[one.index] if cheap else str(one.index)
         label = f"cheap: {name}" if cheap else _KINDS[one.kind]
         self.verdicts[label + _MARKED * one.quality.needs_checker, judgement.verdict] += 1
+        self.qualities[one.digest] = one.quality
         one.quality.count(one.kind, one.index, judgement)
         if not one.agrees(judgement):
             reason = (judgement.detail.splitlines() or [""])[-1]
@@ -185,12 +187,10 @@ class Report:
         return bool(self.verdicts) and all(v != "INFRA_ERROR" for _, v in self.verdicts)
 
 
-def labelled_programs(
-    problems: Sequence[Problem], options: Options, qualities: dict[str, Quality]
-) -> Iterator[LabelledProgram]:
+def labelled_programs(problems: Sequence[Problem], options: Options) -> Iterator[LabelledProgram]:
     """Yield the problems' programs in order: own ones, then cheap ones if the problem has tests.
 
-    Adds a row to `qualities` for each problem. One that needs a checker gets a comparing one.
+    A problem that needs a checker gets a comparing one.
     """
     for problem in problems:
         digest, needs_checker = content_digest(problem), problem.checker == "needs_checker"
@@ -201,20 +201,20 @@ def labelled_programs(
         facts = (strength.tests, strength.hidden, strength.distinct_outputs)
         statement = statement_hash(problem.statement)
         quality = Quality(problem.name, statement, problem.checker, needs_checker, *facts)
+        about = (quality, strength, digest)
         programs = {
             "solution": problem.solutions[: options.first],
             "incorrect": problem.incorrect_solutions[: options.first],
         }
         for kind, sources in programs.items():
             for index, source in enumerate(sources):
-                yield LabelledProgram(problem, kind, index, source, quality, strength)
+                yield LabelledProgram(problem, kind, index, source, *about)
         if options.public and problem.solutions and (public := public_problem(problem)):
-            yield LabelledProgram(public, "public", 0, problem.solutions[0], quality, strength)
+            yield LabelledProgram(public, "public", 0, problem.solutions[0], *about)
         if options.cheap and problem.tests:
             for made in cheap_programs(problem, shown_tests(problem)):
                 number = CHEAP_PROGRAMS.index(made.name)
-                yield LabelledProgram(problem, "cheap", number, made.source, quality, strength)
-        qualities[digest] = quality
+                yield LabelledProgram(problem, "cheap", number, made.source, *about)
 
 
 def validate(
@@ -222,10 +222,10 @@ def validate(
 ) -> Report:
     """Judge all programs that are not in the verdict log, and show progress."""
     report = Report()
-    columns = (TextColumn("judging"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("judging: {task.completed:.0f} programs"), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("problems", total=len(problems))
-        programs = labelled_programs(problems, options, report.qualities)
+        bar = progress.add_task("", total=None)
+        programs = labelled_programs(problems, options)
         while batch := list(itertools.islice(programs, _BATCH)):
             fresh: list[LabelledProgram] = []
             for one in batch:
@@ -240,7 +240,7 @@ def validate(
                 about = (one.kind, one.index, one.program, one.quality.needs_checker)
                 log.add(one.problem, *about, judgement)
                 report.add(one, judgement)
-            progress.update(bar, completed=len(report.qualities))
+            progress.update(bar, completed=report.verdicts.total())
     return report
 
 

@@ -1,196 +1,226 @@
-// The sample explorer: a problem, its prompt, and each group's programs by normal form.
+// The matrix of problems, and the sample explorer: each group's programs for a problem by normal form.
 
+const ROWS_AT_FIRST = 200; // of the matrix; more on request
 const FORMS_AT_FIRST = 3;
+const MOST_DIFFED = 1500; // lines or words of a side; beyond that everything counts as changed
 
-// The columns compared at first: the trained groups, or the only one and its base.
-function compared(columns, bases) {
-  const trained = columns.map((_, i) => i).filter((i) => !bases[i]);
-  return trained.length > 1 ? trained : [...columns.keys()];
+function matrixKinds(data) {
+  const columns = data.columns.map((_, i) => i);
+  const [trained, bases] = [columns.filter((i) => !data.bases[i]), columns.filter((i) => data.bases[i])];
+  const solvers = (p, among) => among.filter((i) => data.accepted[i][p] > 0).length;
+  return [
+    ["all problems", () => true],
+    ["solved by one group only", (p) => solvers(p, trained) === 1],
+    ["solved by no group", (p) => solvers(p, trained) === 0],
+    ["solved by every group", (p) => solvers(p, trained) === trained.length],
+    ["lost: the base solved it, a group does not", (p) => solvers(p, bases) > 0 && solvers(p, trained) < trained.length],
+    ["won: the base did not solve it, a group does", (p) => solvers(p, bases) === 0 && solvers(p, trained) > 0],
+  ];
 }
 
-// The problem shown first: the one on which the compared columns differ most.
-function mostContested(data, columns, bases) {
-  let best = 0, most = -1;
-  const last = data.steps[data.steps.length - 1];
-  data.problems.forEach((problem, place) => {
-    const shares = [];
-    compared(columns, bases).forEach((i) => {
-      const rows = problem.cells[`${i}:${bases[i] ? 0 : last}`];
-      if (!rows) return;
-      const all = rows.reduce((sum, [, , ...counts]) => sum + counts.reduce((a, b) => a + b, 0), 0);
-      shares.push(data.verdicts[0] === "ACCEPTED" && all ? rows.reduce((sum, row) => sum + row[2], 0) / all : 0);
-    });
-    const spread = shares.length ? Math.max(...shares) - Math.min(...shares) : 0;
-    if (spread > most) [best, most] = [place, spread];
+// The problem × group matrix: the share of accepted programs. `linked`: names lead to programs.
+function matrix(section, box, data, linked) {
+  const kinds = matrixKinds(data), tiers = data.difficulty.some(Boolean);
+  const share = (i, p) => (data.judged[i][p] ? data.accepted[i][p] / data.judged[i][p] : -1);
+  const orders = [(p) => p, ...(tiers ? [(p) => data.difficulty[p]] : []), ...data.columns.map((_, i) => (p) => share(i, p))];
+  const state = { kind: 0, words: "", order: 0, descending: false, all: false };
+  const body = make("tbody"), said = make("span", { class: "soft", role: "status" });
+  const more = make("button", { type: "button", class: "button" });
+  const head = ["problem", ...(tiers ? ["difficulty"] : []), ...data.columns].map((name, place) => {
+    const button = make("button", { type: "button" }, ...breakable(name));
+    button.onclick = () => {
+      state.descending = state.order === place ? !state.descending : place > 0;
+      state.order = place;
+      show();
+    };
+    return make("th", { scope: "col" }, button);
   });
-  return best;
+
+  function row(p) {
+    const parts = breakable(data.problems[p]);
+    const name = linked ? [make("a", { href: addressOf(section, data.problems[p]) }, ...parts)] : parts;
+    const cells = data.columns.map((_, i) => {
+      const [c, n] = [data.accepted[i][p], data.judged[i][p]];
+      const cell = make("td", { title: `${c.toLocaleString("en")} of ${count(n, "program")} accepted` }, n ? `${Math.round((100 * c) / n)} %` : "–");
+      if (c) cell.style.backgroundColor = `rgba(var(--heat), ${(0.08 + (0.5 * c) / n).toFixed(2)})`;
+      return cell;
+    });
+    return make("tr", {}, make("th", { scope: "row" }, ...name), ...(tiers ? [make("td", {}, readable(data.difficulty[p]))] : []), ...cells);
+  }
+
+  function show() {
+    const words = state.words.toLowerCase().split(/\s+/), key = orders[state.order];
+    const found = data.problems.map((_, p) => p).filter((p) => {
+      const text = `${data.problems[p]} ${data.difficulty[p]}`.toLowerCase();
+      return kinds[state.kind][1](p) && words.every((word) => text.includes(word));
+    });
+    found.sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * (state.descending ? -1 : 1) || a - b);
+    head.forEach((cell, i) => cell.setAttribute("aria-sort", i !== state.order ? "none" : state.descending ? "descending" : "ascending"));
+    const shown = state.all ? found : found.slice(0, ROWS_AT_FIRST);
+    body.replaceChildren(...shown.map(row));
+    said.textContent = `${count(found.length, "problem")} of ${data.problems.length.toLocaleString("en")}`;
+    more.textContent = `Show ${(found.length - shown.length).toLocaleString("en")} more`;
+    more.classList.toggle("hidden", shown.length === found.length);
+  }
+
+  const select = make("select", { onchange: () => { state.kind = Number(select.value); show(); } }, ...kinds.map(([name], i) => make("option", { value: i }, name)));
+  const field = make("input", { type: "search", placeholder: "name or difficulty", oninput: () => { state.words = field.value; show(); } });
+  more.onclick = () => { state.all = true; show(); };
+  box.replaceChildren(
+    make("div", { class: "tools" }, make("label", {}, "Show", select), make("label", {}, "Filter", field), said),
+    make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Problems by group" },
+      make("table", { class: "matrix" }, make("caption", {}, "Share of each group’s programs that are accepted, seeds pooled."), make("thead", {}, make("tr", {}, ...head)), body)),
+    more,
+  );
+  show();
 }
 
-// Build the explorer; returns a function that opens an address in it, false where it has no such problem.
-function explorer(section, box, data, columns, bases) {
-  const at = new Map(data.problems.map((problem, i) => [problem.name, i]));
-  const state = { problem: 0, step: data.steps[data.steps.length - 1], sides: [null, null], chosen: false };
-  const names = make("select", { "aria-label": "Problem" }, ...data.problems.map((problem, i) => make("option", { value: i }, ...readable(problem.name).map((node) => node.textContent ?? node))));
-  const link = make("a", { class: "button" }, "Link to what is shown");
-  const trained = data.steps.filter((step) => step > 0);
-  const steps = make("select", {}, ...trained.map((step) => make("option", { value: step }, `after step ${step.toLocaleString("en")}`)));
-  if (trained.length) steps.value = state.step;
-  const prompt = make("pre", { class: "prompt", tabindex: "0" });
-  const asked = make("details", { open: "" }, make("summary", {}, "Prompt"), prompt);
-  const grid = make("div", { class: "columns" });
-  const compare = make("section", { "aria-label": "Two programs side by side" });
-  const noun = data.conversations ? "sample" : "program";
+// Addresses of problems: #problem=NAME, with experiment=SLUG where the page has several.
+const explorers = new Map(); // section id → a function that opens a problem there
 
-  function verdicts(counts) {
-    return data.verdicts
-      .map((name, i) => [name, counts[i]])
-      .filter(([, number]) => number)
-      .map(([name, number]) => make("span", { class: name === "ACCEPTED" ? "verdict accepted" : "verdict" }, `${number.toLocaleString("en")} × ${name.toLowerCase().replaceAll("_", " ")}`));
-  }
+function addressOf(section, problem) {
+  const parts = new URLSearchParams(explorers.size > 1 ? { experiment: section.id } : {});
+  parts.append("problem", problem);
+  return `#${parts}`;
+}
 
-  const total = (counts) => counts.reduce((sum, number) => sum + number, 0);
+function openAddress() {
+  const address = new URLSearchParams(location.hash.slice(1));
+  if (!address.has("problem")) return document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+  for (const [id, open] of explorers) if ([null, id].includes(address.get("experiment")) && open(address.get("problem"))) return;
+}
 
-  // `answer`: the number of an answer that is not the last of its conversation.
-  function picker(side, form, program, label, step, answer = 0) {
-    const key = `${label}:${step}:${form}` + (answer ? `:${answer}` : "");
-    const pressed = state.sides[side] && state.sides[side].key === key;
-    const letter = "AB"[side];
-    return make("button", {
-      type: "button", class: "button", "aria-pressed": String(Boolean(pressed)), "data-side": letter,
-      title: `show on the ${side ? "right" : "left"}`,
-      onclick: () => {
-        state.sides[side] = { key, program, label, form, answer };
-        for (const other of grid.querySelectorAll(`[data-side=${letter}]`)) other.setAttribute("aria-pressed", String(other.dataset.key === state.sides[side].key));
-        state.chosen = true;
-        showSides();
-        keep();
-      },
-      "data-key": key,
-    }, letter);
-  }
-
-  function form([number, place, ...counts], label, step) {
-    if (!number) return make("p", { class: "soft" }, `and ${count(place, "rarer form")}, ${count(total(counts), noun)}: `, ...verdicts(counts));
-    const program = data.programs[place];
-    const own = make("a", { class: "anchor", href: address([[label, number]]), "aria-label": `Link to form ${number} of ${label}` }, "#");
-    const pickers = (text, answer) => [0, 1].map((side) => picker(side, number, text, label, step, answer));
-    const head = make("header", {}, make("strong", {}, `form ${number}`, own), ...verdicts(counts));
-    const answers = data.conversations ? data.conversations[place] : [];
-    const article = make("article", { class: "form", tabindex: "-1", "data-key": `${label}:${step}:${number}`, "aria-label": `form ${number}` }, head);
-    if (answers.length) {
-      article.append(conversation(answers, (i, text) => pickers(text, i < answers.length ? i : 0)));
-      return article;
+// Pairs [i, j] of equal items of a longest common subsequence, in order.
+function common(a, b) {
+  let start = 0, end = 0;
+  while (start < Math.min(a.length, b.length) && a[start] === b[start]) start++;
+  while (end < Math.min(a.length, b.length) - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end++;
+  const rows = a.length - end - start, columns = b.length - end - start;
+  const pairs = Array.from({ length: start }, (_, i) => [i, i]);
+  if (rows <= MOST_DIFFED && columns <= MOST_DIFFED) {
+    const best = Array.from({ length: rows + 1 }, () => new Uint16Array(columns + 1));
+    for (let i = rows - 1; i >= 0; i--)
+      for (let j = columns - 1; j >= 0; j--)
+        best[i][j] = a[start + i] === b[start + j] ? best[i + 1][j + 1] + 1 : Math.max(best[i + 1][j], best[i][j + 1]);
+    for (let i = 0, j = 0; i < rows && j < columns; ) {
+      if (a[start + i] === b[start + j]) pairs.push([start + i++, start + j++]);
+      else if (best[i + 1][j] >= best[i][j + 1]) i++;
+      else j++;
     }
-    head.append(make("span", { class: "spacer" }), ...pickers(program, 0));
-    const text = program ? readable(program) : [make("em", {}, "no program in the response")];
-    article.append(make("pre", { tabindex: "0" }, ...text));
+  }
+  for (let i = end; i > 0; i--) pairs.push([a.length - i, b.length - i]);
+  return pairs;
+}
+
+// Two <pre> of the same number of lines; lines without a partner are marked.
+function sideBySide(left, right) {
+  const [a, b] = [left.split("\n"), right.split("\n")];
+  const panes = [make("pre", { tabindex: "0" }), make("pre", { tabindex: "0" })];
+  const line = (pane, text, kind) => panes[pane].append(make("span", { class: `row ${text === null ? "" : kind}` }, text === null ? "" : readable(text), "\n"));
+  let i = 0, j = 0;
+  for (const [nextI, nextJ] of [...common(a, b), [a.length, b.length]]) {
+    while (i < nextI || j < nextJ) {
+      line(0, i < nextI ? a[i++] : null, "gone");
+      line(1, j < nextJ ? b[j++] : null, "come");
+    }
+    if (i < a.length) { line(0, a[i++], ""); line(1, b[j++], ""); }
+  }
+  return panes;
+}
+
+// Build the explorer; returns a function that opens a problem, false where it has no such problem.
+function explorer(section, box, data, columns, bases) {
+  const names = make("select", { "aria-label": "Problem" }, ...data.problems.map((problem, i) => make("option", { value: i }, readable(problem.name))));
+  const prompt = make("pre", { class: "prompt", tabindex: "0" });
+  const grid = make("div", { class: "columns" }), compare = make("div", { class: "compare" });
+  const sides = [null, null]; // the programs side by side, with their titles
+  const accepted = data.verdicts[0] === "ACCEPTED";
+  const total = (counts) => counts.reduce((sum, number) => sum + number, 0);
+  const verdict = (name, text) => make("span", { class: name === "ACCEPTED" ? "verdict accepted" : "verdict" }, text);
+  const verdicts = (counts) => data.verdicts.map((name, i) => [name, counts[i]]).filter(([, n]) => n).map(([name, n]) => verdict(name, `${n.toLocaleString("en")} × ${inWords(name)}`));
+
+  function showSides() {
+    if (sides[0] && sides[1]) {
+      const panes = sideBySide(sides[0].program, sides[1].program);
+      compare.replaceChildren(...sides.map((one, i) => make("div", {}, make("h5", {}, readable(`${"AB"[i]}: ${one.title}`)), panes[i])));
+    } else compare.replaceChildren(make("p", { class: "soft" }, "Press A on one program and B on another to see them side by side."));
+  }
+
+  const pickers = (program, title) => ["A", "B"].map((letter, i) => make("button", { type: "button", class: "button", onclick: () => { sides[i] = { program, title }; showSides(); } }, letter));
+
+  function answer([program, open, hidden, observation], title) {
+    const head = make("header", {}, make("strong", {}, title), verdict(open, `public: ${inWords(open)}`), verdict(hidden, `hidden: ${inWords(hidden)}`), ...pickers(program, title));
+    const parts = [head, make("pre", { tabindex: "0" }, readable(program || "no program in the response"))];
+    if (observation) parts.push(make("p", { class: "soft" }, "What the model read then:"), make("pre", { class: "observation", tabindex: "0" }, readable(observation)));
+    return make("li", {}, ...parts);
+  }
+
+  function form([number, place, ...counts], label) {
+    if (!number) return make("p", { class: "soft" }, `and ${count(place, "rarer form")}: `, ...verdicts(counts));
+    const title = `${label}, form ${number}`, answers = data.conversations ? data.conversations[place] : [];
+    const head = make("header", {}, make("strong", {}, `form ${number}`), ...verdicts(counts));
+    const article = make("article", { class: "form" }, head);
+    if (answers.length) article.append(make("ol", { class: "conversation" }, ...answers.map((one, i) => answer(one, `${title}, answer ${i + 1} of ${answers.length}`))));
+    else {
+      head.append(...pickers(data.programs[place], title));
+      article.append(make("pre", { tabindex: "0" }, readable(data.programs[place] || "no program in the response")));
+    }
     return article;
   }
 
   function column(i, problem) {
-    const step = bases[i] ? 0 : state.step;
-    const rows = problem.cells[`${i}:${step}`];
-    const inside = [make("h5", {}, ...breakable(columns[i]))];
-    if (!rows) return make("div", { class: "column" }, ...inside, make("p", {}, "No evaluation at this step."));
+    const rows = problem.cells[i] || [], heading = make("h5", {}, ...breakable(columns[i]));
     const sum = rows.reduce((all, [, , ...counts]) => all + total(counts), 0);
-    const accepted = data.verdicts[0] === "ACCEPTED" ? rows.reduce((all, row) => all + row[2], 0) : 0;
-    const different = rows.reduce((all, [number, place]) => all + (number ? 1 : place), 0);
-    inside.push(make("p", {}, `${accepted.toLocaleString("en")} of ${count(sum, noun)} accepted, ${count(different, "different form")}`));
-    const forms = rows.map((row) => form(row, columns[i], step));
-    inside.push(...forms.slice(0, FORMS_AT_FIRST));
+    const right = accepted ? rows.reduce((all, row) => all + row[2], 0) : 0;
+    const forms = rows.map((row) => form(row, columns[i]));
     const rest = forms.slice(FORMS_AT_FIRST);
-    if (rest.length) inside.push(make("details", {}, make("summary", {}, `${rest.length.toLocaleString("en")} more`), ...rest));
-    return make("div", { class: "column" }, ...inside);
+    return make("div", { class: "column" }, heading, make("p", {}, `${right.toLocaleString("en")} of ${count(sum, "sample")} accepted`), ...forms.slice(0, FORMS_AT_FIRST),
+      ...(rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), ...rest)] : []));
   }
 
-  function showSides() {
-    const [left, right] = state.sides;
-    if (!left || !right) {
-      compare.replaceChildren(make("p", { class: "soft" }, "Press A on one program and B on another to see them side by side."));
-      return;
-    }
-    const panes = sideBySide(left.program, right.program);
-    const titled = (one, letter, pane) => make("div", {}, make("h5", {}, `${letter}: `, ...readable(one.label), `, form ${one.form}${one.answer ? `, answer ${one.answer}` : ""}`), pane);
-    const same = left.program === right.program ? [make("p", { role: "status" }, "The two programs are identical.")] : [];
-    compare.replaceChildren(...same, make("div", { class: "compare" }, titled(left, "A", panes[0]), titled(right, "B", panes[1])));
-  }
-
-  const stepOf = (i) => (bases[i] ? 0 : state.step);
-
-  function side(i, [form, place]) {
-    return { key: `${columns[i]}:${stepOf(i)}:${form}`, program: data.programs[place], label: columns[i], form };
-  }
-
-  // Shown first: the first forms of the first two compared columns that differ.
-  function firstSides(problem) {
-    const found = [];
-    for (const i of compared(columns, bases)) {
-      const row = (problem.cells[`${i}:${stepOf(i)}`] || [])[0];
-      if (row && row[0] && !found.some((one) => one.form === row[0])) found.push(side(i, row));
-    }
-    state.sides = [found[0] || null, found[1] || null];
-    state.chosen = false;
-  }
-
-  // The programs that an address names: of an arm without a form, its first.
-  function addressedSides(problem, samples) {
-    const found = samples.map(([arm, form]) => {
-      const i = columns.indexOf(arm);
-      const rows = (problem.cells[`${i}:${stepOf(i)}`] || []).filter(([number]) => number);
-      const row = form === null ? rows[0] : rows.find(([number]) => number === form);
-      return row ? side(i, row) : null;
-    }).filter(Boolean);
-    if (!found.length) return;
-    const [left, right] = state.sides;
-    const other = [right, left].find((one) => one && one.key !== found[0].key) || null;
-    state.sides = [found[0], found[1] || other];
-    state.chosen = true;
-  }
-
-  function address(samples = null) {
-    const chosen = state.chosen ? state.sides.filter(Boolean).map(({ label, form }) => [label, form]) : [];
-    const step = state.step === data.steps[data.steps.length - 1] ? null : state.step;
-    return addressOf(section, data.problems[state.problem].name, samples || chosen, step);
-  }
-
-  function keep() {
-    link.setAttribute("href", address());
-    remember(address());
-  }
-
-  function show(samples = []) {
-    const problem = data.problems[state.problem];
-    names.value = state.problem;
-    if (trained.length) steps.value = state.step;
-    prompt.replaceChildren(...readable(problem.prompt || "The run folder has no prompt for it (problems.parquet)."));
-    firstSides(problem);
-    addressedSides(problem, samples);
-    link.setAttribute("href", address());
+  function show() {
+    const problem = data.problems[names.value];
+    prompt.textContent = readable(problem.prompt || "The run folder has no prompt for it (problems.parquet).");
     grid.replaceChildren(...columns.map((_, i) => column(i, problem)));
+    const first = columns.map((label, i) => [label, bases[i], (problem.cells[i] || [])[0]]).filter(([, , row]) => row && row[0]);
+    const trained = first.filter(([, base]) => !base);
+    (trained.length > 1 ? trained : first).slice(0, 2).forEach(([label, , row], i) => { sides[i] = { program: data.programs[row[1]], title: `${label}, form ${row[0]}` }; });
     showSides();
   }
 
-  const move = (by) => () => { state.problem = (state.problem + by + data.problems.length) % data.problems.length; show(); keep(); };
-  names.onchange = () => { state.problem = Number(names.value); show(); keep(); };
-  steps.onchange = () => { state.step = Number(steps.value); show(); keep(); };
-  const tools = make("div", { class: "tools" }, make("label", {}, "Problem", names),
-    make("button", { type: "button", class: "button", onclick: move(-1) }, "← Previous"),
-    make("button", { type: "button", class: "button", onclick: move(1) }, "Next →"));
-  if (trained.length > 1) tools.append(make("label", {}, "Trained groups", steps));
-  tools.append(link);
-  box.replaceChildren(tools, asked, grid, make("h4", {}, "Side by side"), compare);
-  state.problem = mostContested(data, columns, bases);
+  const move = (by) => () => { names.value = (Number(names.value) + by + data.problems.length) % data.problems.length; names.onchange(); };
+  names.onchange = () => { history.pushState(null, "", addressOf(section, data.problems[names.value].name)); show(); };
+  box.replaceChildren(
+    make("div", { class: "tools" }, make("label", {}, "Problem", names), make("button", { type: "button", class: "button", onclick: move(-1) }, "← Previous"), make("button", { type: "button", class: "button", onclick: move(1) }, "Next →")),
+    make("details", { open: "" }, make("summary", {}, "Prompt"), prompt), grid, make("h4", {}, "Side by side"), compare,
+  );
   show();
-
-  return ({ problem, step, samples }) => {
-    if (!at.has(problem)) return false;
-    state.problem = at.get(problem);
-    state.step = step !== null && data.steps.includes(step) ? step : data.steps[data.steps.length - 1];
-    show(samples);
-    const forms = [...grid.querySelectorAll(".form")].filter((one) => state.chosen && one.dataset.key === state.sides[0].key);
-    forms.forEach((one) => { one.classList.add("chosen"); const folded = one.closest("details"); if (folded) folded.open = true; });
-    (forms[0] || section.querySelector(".explorer-title")).scrollIntoView();
-    (forms[0] || names).focus({ preventScroll: true });
+  return (name) => {
+    const place = data.problems.findIndex((problem) => problem.name === name);
+    if (place < 0) return false;
+    names.value = place;
+    show();
+    section.querySelector(".explorer-title").scrollIntoView();
     return true;
   };
 }
+
+async function start() {
+  contents();
+  document.querySelectorAll("table.sortable").forEach(sortable);
+  document.querySelectorAll("[data-choice]").forEach(choosable);
+  for (const section of document.querySelectorAll("main > section")) {
+    keys(section);
+    const packed = section.querySelector("script.packed");
+    if (packed) {
+      const data = await unpacked(packed);
+      if (data.explorer) explorers.set(section.id, explorer(section, section.querySelector(".explorer"), data.explorer, data.matrix.columns, data.matrix.bases));
+      matrix(section, section.querySelector(".matrix-box"), data.matrix, Boolean(data.explorer));
+    }
+    section.dataset.ready = "";
+  }
+  addEventListener("hashchange", openAddress);
+  if (location.hash) openAddress();
+}
+
+start();

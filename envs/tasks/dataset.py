@@ -145,6 +145,11 @@ class DataSet:
                 "hf://datasets/ID@COMMIT"
             )
         self.config = config
+        self.converter = load_converter(config.rows, config.fields, "task.rows")
+        self.test_converter = self.converter  # of task.test_path
+        if config.test_rows is not None:
+            key = "task.test_rows"
+            self.test_converter = load_converter(config.test_rows, config.fields, key)
         self.rules = _rules(config)
         self.files = find_files(config.path, "task.path", config.files)
         self.rows = 0
@@ -160,14 +165,10 @@ class DataSet:
 
         `test`: the files are those of task.test_path.
         """
-        config, key = self.config, "task.rows"
-        rows, data_set = config.rows, [file for found in self.files.values() for file in found]
-        if test:
-            data_set = list(files)
-            if config.test_rows is not None:
-                rows, key = config.test_rows, "task.test_rows"
-        converter = load_converter(rows, config.fields, key)
-        limits = SizeLimits(config.max_tests, config.max_test_bytes)
+        data_set = [file for found in self.files.values() for file in found]
+        data_set = list(dict.fromkeys([*data_set, *files]))
+        limits = SizeLimits(self.config.max_tests, self.config.max_test_bytes)
+        converter = self.test_converter if test else self.converter
         found = converted(files, converter, limits, alone, data_set)
         self.rows += found.rows
         self.left_out += found.skipped

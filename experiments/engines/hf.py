@@ -1,8 +1,8 @@
 """A batched sampling loop over any transformers causal model.
 
 Five things make it faster than `generate`. A prompt is read once for all its responses, which on a
-CPU also share its keys and values (`shared_keys.py`). Responses to a prompt that are equal so far
-are one row of the model's batch, until they draw different tokens. The cache is allocated once, and
+CPU also share its keys and values (`kv_cache.py`). Responses to a prompt that are equal so far are
+one row of the model's batch, until they draw different tokens. The cache is allocated once, and
 attention sees only its filled part. Finished responses leave the batch. A conversation's next
 answer goes on from the keys and values of the ones before it (`kept_keys.py`).
 
@@ -12,25 +12,24 @@ beyond float rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request, Sampling
+from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request
 from experiments.engines.kept_keys import KeptKeys, TokenIds, in_columns
-from experiments.engines.kv_cache import KVCache
+from experiments.engines.kv_cache import OwnKeys, SharedKeys, make_kv_cache
 from experiments.engines.sampling import draw, uniforms
-from experiments.engines.shared_keys import make_kv_cache
 from experiments.policy.policy import Policy, WeightSource
 from experiments.sample import Completion
 
 COMPACT_BELOW = 0.75  # finished responses are dropped once at most this share is unfinished
 
 
-class Requested(NamedTuple):
+class Slot(NamedTuple):
     """One requested response."""
 
     prompt: int
@@ -40,36 +39,17 @@ class Requested(NamedTuple):
 
 
 @dataclass
-class Call:
-    """One call of `generate`: what it was given, and the responses so far."""
-
-    prompts: Sequence[Sequence[int]]
-    sampling: Sampling
-    finished: Callable[[Sequence[FinishedResponse]], None] | None
-    held: dict[tuple[int, TokenIds], Tensor]  # keys and values of (prompt, begun), until read
-    keep: bool  # whether keys and values of the responses are kept
-    completions: dict[tuple[int, int], Completion] = field(default_factory=dict)
-
-    def hand_out(self, responses: Sequence[FinishedResponse]) -> None:
-        """Pass on finished responses."""
-        for prompt, number, completion in responses:
-            self.completions[prompt, number] = completion
-        if self.finished and responses:
-            self.finished(responses)
-
-
-@dataclass
 class ActiveSequences:
     """The unfinished responses, and the model's rows that hold their tokens.
 
     Responses to a prompt that are equal so far share a row, and every row has a response.
     """
 
-    index: Tensor  # (responses,) each one's request in the batch
+    index: Tensor  # (responses,) each one's slot in the batch
     uniforms: Tensor  # (responses, max_tokens) in [0, 1)
     row_of: Tensor  # (responses,) each one's row
     position: Tensor  # (rows, 1) position id of the token to feed next
-    cache: KVCache  # of the rows
+    cache: OwnKeys | SharedKeys  # of the rows
     width: int  # columns of the contexts in the cache, padding included
 
     def select(self, keep: Tensor, rows: Tensor) -> None:
@@ -101,26 +81,25 @@ class ActiveSequences:
         # A row whose responses have all ended is fed token 0; its output is not used.
         return token.new_zeros(len(self.position)).scatter_(0, place, next_token)
 
+    def in_use(self, live: Tensor) -> tuple[int, Tensor | None]:
+        """Return the number of unfinished responses, and their rows (rows,) as bool.
 
-@dataclass
-class Drawn:
-    """The drawn tokens, (requests, steps) each; length 0 is an unfinished response."""
+        None for the rows if too few have finished to pay for moving the cache.
+        """
+        used = live.new_zeros(len(self.position)).index_fill_(0, self.row_of[live], True)
+        responses, rows = torch.stack([live.sum(), used.sum()]).tolist()
+        if responses > COMPACT_BELOW * len(live) and rows > COMPACT_BELOW * len(used):
+            return responses, None
+        return responses, used
 
+
+class Drawn(NamedTuple):
+    """The drawn tokens, (slots, steps) each; length 0 is an unfinished response."""
+
+    lengths: Tensor
     tokens: Tensor
     logps: Tensor
     entropies: Tensor
-    lengths: Tensor = field(init=False)
-
-    @classmethod
-    def empty(cls, requests: int, steps: int, device: torch.device) -> Drawn:
-        floats = [torch.zeros(requests, steps, device=device) for _ in range(2)]
-        drawn = cls(torch.zeros(requests, steps, dtype=torch.long, device=device), *floats)
-        drawn.lengths = torch.zeros(requests, dtype=torch.long, device=device)
-        return drawn
-
-
-def _blank(seeds: Sequence[Sequence[int]]) -> list[list[TokenIds]]:
-    return [[() for _ in group] for group in seeds]
 
 
 class HFEngine(Engine):
@@ -142,86 +121,77 @@ class HFEngine(Engine):
 
     @torch.inference_mode()
     def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
-        seeds = request.seeds
-        begins = [[tuple(tokens) for tokens in group] for group in request.begun or _blank(seeds)]
-        held = self._kept.take(request.prompts, begins) if request.begun is not None else {}
-        call = Call(request.prompts, request.sampling, finished, held, request.keep)
-        was_training = self.model.training
-        self.model.eval()
-        for batch in self._batches(request.prompts, seeds, begins):
-            self._generate(call, batch)
-        self.model.train(was_training)
-        return [[call.completions[i, n] for n in range(len(g))] for i, g in enumerate(seeds)]
-
-    def _batches(
-        self,
-        prompts: Sequence[Sequence[int]],
-        seeds: Sequence[Sequence[int]],
-        begins: Sequence[Sequence[TokenIds]],
-    ) -> Iterator[list[Requested]]:
-        """Yield batches of at most batch_size responses, contexts of similar length together."""
-        requests = [
-            Requested(i, n, seed, begins[i][n])
-            for i, group in enumerate(seeds)
+        begun = [[tuple(tokens) for tokens in group] for group in request.begun or ()]
+        held = self._kept.take(request.prompts, begun) if begun else {}
+        slots = [
+            Slot(i, n, seed, begun[i][n] if begun else ())
+            for i, group in enumerate(request.seeds)
             for n, seed in enumerate(group)
         ]
-        requests.sort(key=lambda one: len(prompts[one.prompt]) + len(one.begun))
-        for start in range(0, len(requests), self.batch_size):
-            yield requests[start : start + self.batch_size]
+        slots.sort(key=lambda slot: len(request.prompts[slot.prompt]) + len(slot.begun))
+        completions: dict[tuple[int, int], Completion] = {}
+        was_training = self.model.training
+        self.model.eval()
+        for start in range(0, len(slots), self.batch_size):  # contexts of similar length together
+            for responses in self._batch(request, slots[start : start + self.batch_size], held):
+                completions |= {(prompt, number): one for prompt, number, one in responses}
+                if finished and responses:
+                    finished(responses)
+        self.model.train(was_training)
+        return [[completions[i, n] for n in range(len(g))] for i, g in enumerate(request.seeds)]
 
-    def _generate(self, call: Call, batch: list[Requested]) -> None:
-        """Generate a batch; responses are handed out as they leave it."""
-        steps, device = call.sampling.max_tokens, self.model.device
-        contexts = list(dict.fromkeys((request.prompt, request.begun) for request in batch))
+    def _batch(
+        self, request: Request, batch: list[Slot], held: dict[tuple[int, TokenIds], Tensor]
+    ) -> Iterator[list[FinishedResponse]]:
+        """Generate a batch; yield responses as they leave it.
+
+        `held`: keys and values of (prompt, begun), which are taken out as they are read.
+        """
+        steps, device = request.sampling.max_tokens, self.model.device
+        contexts = list(dict.fromkeys((slot.prompt, slot.begun) for slot in batch))
         row_of = {context: row for row, context in enumerate(contexts)}
-        tokens = [[*call.prompts[prompt], *begun] for prompt, begun in contexts]
-        cache, logits, position = self._prefill(
-            tokens, [call.held.pop(context, None) for context in contexts], steps
-        )
+        tokens = [[*request.prompts[prompt], *begun] for prompt, begun in contexts]
+        states = [held.pop(context, None) for context in contexts]
+        cache, logits, position = self._prefill(tokens, states, steps)
         cache.begin(len(batch))
-        rows = [row_of[request.prompt, request.begun] for request in batch]
         active = ActiveSequences(
             index=torch.arange(len(batch), device=device),
-            uniforms=uniforms([request.seed for request in batch], steps).to(device),
-            row_of=torch.tensor(rows, device=device),
+            uniforms=uniforms([slot.seed for slot in batch], steps).to(device),
+            row_of=torch.tensor([row_of[slot.prompt, slot.begun] for slot in batch], device=device),
             position=position,
             cache=cache,
             width=max(map(len, tokens)),
         )
+        blank = torch.zeros(len(batch), steps, device=device)
+        lengths = torch.zeros(len(batch), dtype=torch.long, device=device)
+        drawn = Drawn(lengths, blank.long(), blank, blank.clone())
         with cache.attention(self.model):
-            self._sample(logits, active, batch, call)
-
-    def _sample(
-        self, logits: Tensor, active: ActiveSequences, batch: list[Requested], call: Call
-    ) -> None:
-        """Draw token after token of all responses; `logits` (rows, vocabulary) are of the first."""
-        steps = call.sampling.max_tokens
-        drawn = Drawn.empty(len(batch), steps, logits.device)
-        for step in range(steps):
-            drawn_by = active.uniforms[:, step]
-            token, logp, entropy = draw(logits, active.row_of, drawn_by, call.sampling)
-            drawn.tokens[active.index, step] = token
-            drawn.logps[active.index, step] = logp
-            drawn.entropies[active.index, step] = entropy
-            live = drawn.lengths[active.index] == 0
-            ended = torch.isin(token, self.eos) & live
-            drawn.lengths[active.index[ended]] = step + 1
-            live &= ~ended
-            responses, used = self._in_use(active, live)
-            if self.on_tokens:
-                self.on_tokens(responses)
-            if used is not None:
-                self._hand_out(drawn, active, ~live, batch, call)
-                active.select(live, used)
-                token, live = token[live], live[live]
-            if not len(token) or step + 1 == steps:
-                break
-            logits = self._decode(active.branch(token, live, logits.shape[-1]), active)
-        self._hand_out(drawn, active, torch.ones_like(live), batch, call)
+            for step in range(steps):
+                by = active.uniforms[:, step]
+                token, logp, entropy = draw(logits, active.row_of, by, request.sampling)
+                drawn.tokens[active.index, step] = token
+                drawn.logps[active.index, step] = logp
+                drawn.entropies[active.index, step] = entropy
+                live = drawn.lengths[active.index] == 0
+                ended = torch.isin(token, self.eos) & live
+                drawn.lengths[active.index[ended]] = step + 1
+                live &= ~ended
+                responses, used = active.in_use(live)
+                if self.on_tokens:
+                    self.on_tokens(responses)
+                if used is not None:
+                    yield self._leaving(request, batch, active, drawn, ~live)
+                    active.select(live, used)
+                    token, live = token[live], live[live]
+                if not len(token) or step + 1 == steps:
+                    break
+                fed = active.branch(token, live, logits.shape[-1])
+                logits = self._decode(fed, active)
+            yield self._leaving(request, batch, active, drawn, torch.ones_like(live))
 
     def _prefill(
         self, contexts: Sequence[Sequence[int]], held: Sequence[Tensor | None], steps: int
-    ) -> tuple[KVCache, Tensor, Tensor]:
+    ) -> tuple[OwnKeys | SharedKeys, Tensor, Tensor]:
         """Read the contexts, padded on the left, but for the columns that are held of all of them.
 
         Returns their cache, the next logits (contexts, vocabulary) and positions (contexts, 1).
@@ -258,49 +228,25 @@ class HFEngine(Engine):
         active.position = active.position + 1
         return output.logits[:, -1]
 
-    def _in_use(self, active: ActiveSequences, live: Tensor) -> tuple[int, Tensor | None]:
-        """Return the number of unfinished responses, and their rows (rows,) as bool.
-
-        None for the rows if too few have finished to pay for moving the cache.
-        """
-        used = live.new_zeros(len(active.position)).index_fill_(0, active.row_of[live], True)
-        responses, rows = torch.stack([live.sum(), used.sum()]).tolist()
-        if responses > COMPACT_BELOW * len(live) and rows > COMPACT_BELOW * len(used):
-            return responses, None
-        return responses, used
-
-    def _hand_out(
+    def _leaving(
         self,
-        drawn: Drawn,
+        request: Request,
+        batch: list[Slot],
         active: ActiveSequences,
+        drawn: Drawn,
         leaving: Tensor,
-        batch: list[Requested],
-        call: Call,
-    ) -> None:
-        """Hand out responses that leave the batch, `leaving` (responses,) as bool."""
-        index = active.index[leaving]
-        responses = self._completions(drawn, index, batch, call.sampling.max_tokens)
-        if call.keep and responses:
-            states = active.cache.states(active.row_of[leaving])
-            for at, (place, (prompt, _, completion)) in enumerate(
-                zip(index.tolist(), responses, strict=True)
-            ):
-                read, begun = call.prompts[prompt], batch[place].begun
-                start = active.width - len(read) - len(begun)
-                end = active.width + len(completion.tokens) - 1  # the last one was never fed
-                own = states[:, at, :, start:end]
-                self._kept.add(read, (*begun, *completion.tokens), own)
-        call.hand_out(responses)
-
-    def _completions(
-        self, drawn: Drawn, index: Tensor, batch: list[Requested], steps: int
     ) -> list[FinishedResponse]:
-        """Return the responses at `index` of the batch; they have ended, or no step is left."""
-        columns = (drawn.lengths, drawn.tokens, drawn.logps, drawn.entropies)
-        rows = zip(index.tolist(), *(column[index].tolist() for column in columns), strict=True)
+        """Return the responses that leave the batch, `leaving` (responses,) as bool.
+
+        They have ended, or no step is left. Their keys and values are kept if `request.keep`.
+        """
+        index = active.index[leaving]
+        keeps = request.keep and len(index) > 0
+        states = active.cache.states(active.row_of[leaving]) if keeps else None
         responses = []
-        for at, length, tokens, logps, entropies in rows:
-            end = length or steps
+        rows = zip(index.tolist(), *(column[index].tolist() for column in drawn), strict=True)
+        for at, (place, length, tokens, logps, entropies) in enumerate(rows):
+            slot, end = batch[place], length or request.sampling.max_tokens
             completion = Completion(
                 tokens=tuple(tokens[:end]),
                 logps=tuple(logps[:end]),
@@ -308,5 +254,10 @@ class HFEngine(Engine):
                 truncated=length == 0,
                 version=self.version,
             )
-            responses.append((batch[at].prompt, batch[at].number, completion))
+            responses.append((slot.prompt, slot.number, completion))
+            if states is not None:
+                prompt = request.prompts[slot.prompt]
+                start = active.width - len(prompt) - len(slot.begun)
+                own = states[:, at, :, start : active.width + end - 1]  # the last was never fed
+                self._kept.add(prompt, (*slot.begun, *completion.tokens), own)
         return responses

@@ -1,23 +1,29 @@
 """KV caches of our generation loop: keys and values of the prompts and of the generated tokens.
 
 A row of the model's batch stands for all responses to a prompt that are equal so far. When they
-draw different tokens, the row branches. `OwnKeys` gives every row its own copy of the prompt's keys
-and values, and works with any attention in transformers; `shared_keys.py` has the other cache.
+draw different tokens, the row branches.
+
+`OwnKeys` gives every row its own copy of the prompt's keys and values, and works with any attention
+in transformers. `SharedKeys` keeps each prompt's once for all its rows: otherwise eight rows would
+read eight copies at every step. Its attention is ours and for CPUs only: it is written in plain
+operations, in float32, and needs memory for products that a GPU's kernels never materialise.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import AttentionInterface, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from experiments.policy.attention_override import AttentionOverride, can_override_attention
+
+SHARED = "spo_bench_shared_prompts"  # the attention's name in transformers
+PRODUCTS = 2**18  # float32 products of queries and generated keys at a time: 1 MiB
 
 
 class Layer(CacheLayerMixin):
@@ -41,6 +47,9 @@ class Layer(CacheLayerMixin):
 
     def get_seq_length(self) -> int:
         return self.filled
+
+    def get_max_length(self) -> int:
+        return -1  # no maximum
 
 
 class OwnLayer(Layer):
@@ -94,44 +103,95 @@ class OwnLayer(Layer):
         keys, values = self.keys[:, :, : self.filled], self.values[:, :, : self.filled]
         return keys.index_select(0, rows), values.index_select(0, rows)
 
-    def get_max_length(self) -> int:
-        return self.keys.shape[2]
+
+class SharedLayer(Layer):
+    """A layer's keys and values: the prompts' once, and apart from them the rows' own, by step.
+
+    prompt_keys (prompts, heads, width, dim), keys (steps, max_rows, heads, dim), of which the first
+    rows are in use. All that one step adds is one block.
+    """
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            resumed = self.earlier is not None
+            self.lazy_initialization(key_states, value_states)
+            if resumed:
+                dtype = key_states.dtype
+                return self.prompt_keys.to(dtype), self.prompt_values.to(dtype)
+        else:
+            at, rows = self.filled - self.prompt_keys.shape[2], len(key_states)
+            self.keys[at, :rows] = key_states[:, :, 0]
+            self.values[at, :rows] = value_states[:, :, 0]
+            self.filled += 1
+        return key_states, value_states
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Take the prompts' keys and values, which come first."""
+        keys, values = key_states.float(), value_states.float()
+        if self.earlier is not None:
+            keys, values = (torch.cat(p, 2) for p in zip(self.earlier, (keys, values), strict=True))
+            self.earlier = None
+        self.prompt_keys, self.prompt_values = keys, values
+        self.filled, self.is_initialized = keys.shape[2], True
+
+    def begin(self, max_rows: int) -> None:
+        keys, values = self.prompt_keys, self.prompt_values
+        self.keys = keys.new_empty(self.steps, max_rows, keys.shape[1], keys.shape[3])
+        self.values = values.new_empty(self.steps, max_rows, values.shape[1], values.shape[3])
+
+    def generated(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values (steps, rows, heads, dim) of the first rows' generated tokens."""
+        steps = self.filled - self.prompt_keys.shape[2]
+        return self.keys[:steps, :rows], self.values[:steps, :rows]
+
+    def states(self, rows: Tensor, prompts: Tensor) -> Iterator[Tensor]:
+        """Yield keys, then values, (rows, heads, filled, dim) of these rows and their prompts."""
+        own = self.generated(self.keys.shape[1])
+        for read, part in zip((self.prompt_keys, self.prompt_values), own, strict=True):
+            generated = part.index_select(1, rows).permute(1, 2, 0, 3)
+            yield torch.cat([read.index_select(0, prompts), generated], 2)
+
+    def select(self, rows: Tensor, max_rows: int, prompts: Tensor | None) -> None:
+        """Keep these rows, and these prompts; None keeps all prompts."""
+        self.keys = self._select(self.keys, rows, max_rows)
+        self.values = self._select(self.values, rows, max_rows)
+        if prompts is not None:
+            self.prompt_keys = self.prompt_keys.index_select(0, prompts)
+            self.prompt_values = self.prompt_values.index_select(0, prompts)
+
+    def _select(self, states: Tensor, rows: Tensor, max_rows: int) -> Tensor:
+        steps = self.filled - self.prompt_keys.shape[2]
+        kept = states.new_empty(self.steps, max_rows, *states.shape[2:])
+        kept[:steps, : len(rows)] = states[:steps].index_select(1, rows)
+        return kept
+
+    def branch(self, rows: int, parents: Tensor) -> None:
+        """Append copies of the rows `parents` after the first `rows`."""
+        for states in self.generated(self.keys.shape[1]):
+            states[:, rows : rows + len(parents)] = states.index_select(1, parents)
 
 
-class KVCache(ABC):
-    """Keys and values of the rows of one generated batch."""
+class KVCache:
+    """Keys and values of the rows of one generated batch.
 
-    cache: Cache  # of transformers
-    layers: Sequence[Layer]
+    `begin(max_rows)` starts generating, when the prompts are read, a row each; rows never exceed
+    `max_rows`. `select` keeps rows, `branch` appends copies of rows, `states` returns what they
+    hold, (2 × layers, rows, heads, filled, dim).
+    """
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        self.layers, self.cache = layers, Cache(layers=list(layers))
 
     def resume(self, states: Tensor) -> None:
         """Start with keys and values of tokens before the first that is read, as `states` gives."""
         for layer, keys, values in zip(self.layers, states[::2], states[1::2], strict=True):
             layer.resume(keys, values)
 
-    @abstractmethod
-    def states(self, rows: Tensor) -> Tensor:
-        """Return keys and values, (2 × layers, rows, heads, filled, dim), of these rows."""
-
-    @abstractmethod
-    def begin(self, max_rows: int) -> None:
-        """Start generating: the prompts are read, a row each, and rows never exceed `max_rows`."""
-
-    @abstractmethod
-    def select(self, rows: Tensor, max_rows: int) -> None:
-        """Keep these rows, in this order, with space for `max_rows`."""
-
-    @abstractmethod
-    def branch(self, parents: Tensor) -> None:
-        """Append copies of the rows `parents` after the others."""
-
-    @abstractmethod
-    def model_inputs(self) -> dict[str, Any]:
-        """Return the model's arguments besides the rows' next tokens."""
-
-    @abstractmethod
     def attention(self, model: PreTrainedModel) -> AbstractContextManager[None]:
         """Return the context in which the model generates with this cache."""
+        return nullcontext()
 
 
 class OwnKeys(KVCache):
@@ -141,12 +201,9 @@ class OwnKeys(KVCache):
     Otherwise transformers makes each layer's mask, e.g. with a sliding window, at every step.
     """
 
-    layers: Sequence[OwnLayer]
-
     def __init__(self, layers: int, mask: Tensor, steps: int, full_attention: bool = True) -> None:
         self.full_attention = full_attention
-        self.layers = [OwnLayer(steps) for _ in range(layers)]
-        self.cache = Cache(layers=list(self.layers))
+        super().__init__([OwnLayer(steps) for _ in range(layers)])
         self.visible = torch.cat([mask, mask.new_ones(len(mask), steps)], 1)
 
     def begin(self, max_rows: int) -> None:
@@ -171,5 +228,132 @@ class OwnKeys(KVCache):
             mask = mask[:, None, None]
         return {"past_key_values": self.cache, "attention_mask": mask}
 
+
+class SharedKeys(KVCache):
+    """A cache that stores a prompt's keys and values once for all its rows.
+
+    Queries are laid out on a grid (prompts, the most rows of a prompt) to be multiplied with their
+    prompt's keys; `cell` (rows,) is each row's place on it.
+    """
+
+    def __init__(self, layers: int, mask: Tensor, steps: int) -> None:
+        super().__init__([SharedLayer(steps) for _ in range(layers)])
+        self.bias = torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
+
+    def begin(self, max_rows: int) -> None:
+        for layer in self.layers:
+            layer.begin(max_rows)
+        self._lay_out(torch.arange(len(self.bias)))
+
+    def select(self, rows: Tensor, max_rows: int) -> None:
+        used, prompt_of = self.prompt_of[rows].unique(return_inverse=True)
+        prompts = used if len(used) < len(self.bias) else None
+        for layer in self.layers:
+            layer.select(rows, max_rows, prompts)
+        if prompts is not None:
+            self.bias = self.bias[prompts]
+        self._lay_out(prompt_of)
+
+    def states(self, rows: Tensor) -> Tensor:
+        prompts = self.prompt_of[rows]
+        return torch.stack([part for layer in self.layers for part in layer.states(rows, prompts)])
+
+    def branch(self, parents: Tensor) -> None:
+        for layer in self.layers:
+            layer.branch(len(self.prompt_of), parents)
+        self._lay_out(torch.cat([self.prompt_of, self.prompt_of[parents]]))
+
+    def _lay_out(self, prompt_of: Tensor) -> None:
+        """Place the rows on the grid; `prompt_of` (rows,) is each row's prompt."""
+        counts = prompt_of.bincount(minlength=len(self.bias))
+        self.prompt_of, self.most = prompt_of, int(counts.max()) if len(prompt_of) else 0
+        by_prompt, number = prompt_of.argsort(stable=True), torch.arange(len(prompt_of))
+        first = (counts.cumsum(0) - counts)[prompt_of]
+        self.cell = prompt_of * self.most - first
+        self.cell[by_prompt] += number
+        self.full = torch.equal(self.cell, number) and len(number) == len(self.bias) * self.most
+
+    def model_inputs(self) -> dict[str, Any]:
+        # transformers passes a four-dimensional mask through; our attention does not read it.
+        mask = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+        return {"past_key_values": self.cache, "attention_mask": mask, "shared": self}
+
     def attention(self, model: PreTrainedModel) -> AbstractContextManager[None]:
-        return nullcontext()
+        """Our attention, put into a model that the learner may share."""
+        return AttentionOverride(model.config, SHARED)
+
+    def to_grid(self, rows: Tensor) -> Tensor:
+        """(rows, heads, n, d) → (prompts, heads, most × n, d), 0 where a prompt has fewer rows."""
+        _, heads, n, d = rows.shape
+        if not self.full:
+            blank = rows.new_zeros(len(self.bias) * self.most, heads, n, d)
+            rows = blank.index_copy_(0, self.cell, rows)
+        grid = rows.view(-1, self.most, heads, n, d).transpose(1, 2)
+        return grid.reshape(-1, heads, self.most * n, d)
+
+    def from_grid(self, grid: Tensor, n: int) -> Tensor:
+        """(prompts, heads, most × n, d) → (rows, heads, n, d): the inverse of `to_grid`."""
+        prompts, heads, _, d = grid.shape
+        cells = grid.view(prompts, heads, self.most, n, d).transpose(1, 2)
+        cells = cells.reshape(-1, heads, n, d)
+        return cells if self.full else cells.index_select(0, self.cell)
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    *,
+    shared: SharedKeys,
+    **kwargs: object,
+) -> tuple[Tensor, None]:
+    """Attention of one new token of each row, query (rows, heads, 1, dim) → (rows, 1, heads, dim).
+
+    One softmax over the prompt's keys and the row's own; only the products are computed apart.
+    `module` is the attention of one layer.
+    """
+    layer = shared.layers[module.layer_idx]
+    keys, values = layer.generated(len(query))
+    heads = layer.prompt_keys.shape[1]  # of keys: several query heads may share one
+    q = query.float() * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    q = q.view(len(query), heads, -1, q.shape[-1])
+    n = q.shape[2]
+    # Scores over generated tokens are put on the grid: they are less to move than prompts.
+    to_prompt = shared.to_grid(q) @ layer.prompt_keys.transpose(2, 3) + shared.bias[:, None, None]
+    scores = torch.cat([to_prompt, shared.to_grid(_scores(q, keys))], -1)
+    prompt_weights, own_weights = scores.softmax(-1).split([to_prompt.shape[-1], len(keys)], -1)
+    mixed = shared.from_grid(prompt_weights @ layer.prompt_values, n)
+    mixed = mixed + _mixed(shared.from_grid(own_weights, n), values)
+    return mixed.reshape(len(query), 1, -1, mixed.shape[-1]).to(query.dtype), None
+
+
+def _scores(query: Tensor, keys: Tensor) -> Tensor:
+    """query (rows, heads, n, dim), keys (steps, rows, heads, dim) → (rows, heads, n, steps)."""
+    parts = keys.unsqueeze(3).split(max(1, PRODUCTS // query.numel()))
+    return torch.cat([(part * query).sum(-1) for part in parts]).permute(1, 2, 3, 0)
+
+
+def _mixed(weights: Tensor, values: Tensor) -> Tensor:
+    """weights (rows, heads, n, steps), values (steps, rows, heads, dim) → (rows, heads, n, dim)."""
+    weights = weights.permute(3, 0, 1, 2).unsqueeze(-1)
+    size = max(1, PRODUCTS // (values[0].numel() * weights.shape[3]))
+    chunks = zip(weights.split(size), values.unsqueeze(3).split(size), strict=True)
+    return sum(((weight * value).sum(0) for weight, value in chunks), torch.zeros(()))
+
+
+AttentionInterface.register(SHARED, attend)
+
+
+def make_kv_cache(model: PreTrainedModel, mask: Tensor, steps: int) -> OwnKeys | SharedKeys:
+    """Return a cache with shared prompts if the model takes another attention and is on a CPU.
+
+    `mask` (prompts, width) bool: the prompts' tokens, padded on the left. `steps` are to follow.
+    """
+    layers = model.config.get_text_config().num_hidden_layers
+    full_attention = can_override_attention(model)
+    if mask.device.type == "cpu" and full_attention:
+        return SharedKeys(layers, mask, steps)
+    return OwnKeys(layers, mask, steps, full_attention)

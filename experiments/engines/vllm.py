@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.config.dependencies import VLLM_RELEASE, check_vllm
+from experiments.config.preflight import VLLM_RELEASE, check_vllm
 from experiments.engines.base import Engine, OnFinished, Request, Sampling
 from experiments.errors import UserError
 from experiments.sample import Completion
@@ -44,12 +44,9 @@ class Host:
         self.colocate = config.engine.colocate and policy.device.type == "cuda"
         self.asleep = False
         self._loaded: tuple[Policy, int] | None = None  # a policy and its version
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = (
-            "0"  # weights are loaded in place: in this process
-        )
-        if (
-            "LOCAL_RANK" in os.environ
-        ):  # each rank is rank 0 of its own vLLM: all would write one file
+        # Weights are loaded in place: in this process.
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        if "LOCAL_RANK" in os.environ:  # each rank's vLLM is its own rank 0, and writes one file
             root = Path(os.environ.get("VLLM_CACHE_ROOT", "~/.cache/vllm")).expanduser()
             os.environ["VLLM_CACHE_ROOT"] = str(root / f"rank-{os.environ['LOCAL_RANK']}")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
@@ -65,8 +62,9 @@ class Host:
         check_vllm()
         from vllm import LLM
 
-        prompt_tokens, response_tokens = _token_limits(config)
-
+        prompt_tokens = config.task.max_prompt_tokens
+        assert prompt_tokens is not None  # resolved by now
+        response_tokens = config.longest_response(max(config.task.turns, config.eval_turns))
         try:
             return LLM(
                 source_of(config.model),
@@ -87,7 +85,14 @@ class Host:
                 **_platform(config, device),
             )
         except (ValueError, RuntimeError) as error:
-            raise UserError(_no_start(error, config, device.type)) from error
+            task, engine = config.task, config.engine
+            raise UserError(
+                f"engine.name=vllm does not start: {' '.join(str(error).split())[:300]}; what it "
+                f"needs depends on engine.memory_share={engine.memory_share}, "
+                f"engine.batch_size={engine.batch_size}, "
+                f"task.max_prompt_tokens={task.max_prompt_tokens} and "
+                f"task.max_response_tokens={task.max_response_tokens}"
+            ) from error
 
     @property
     def version(self) -> int:
@@ -153,14 +158,6 @@ class Host:
             self.asleep = True
 
 
-def _token_limits(config: RunConfig) -> tuple[int, int]:
-    """Return the most tokens of a prompt and behind it, which are resolved by now."""
-    prompt = config.task.max_prompt_tokens
-    if prompt is None:
-        raise ValueError("task.max_prompt_tokens is not resolved")
-    return prompt, config.longest_response(max(config.task.turns, config.eval_turns))
-
-
 def _platform(config: RunConfig, device: torch.device) -> dict[str, Any]:
     """Return vLLM's arguments that depend on the device."""
     if device.type == "cpu":
@@ -168,27 +165,6 @@ def _platform(config: RunConfig, device: torch.device) -> dict[str, Any]:
     own = config.engine.device
     index = (device.index or 0) if own == "auto" else int(own.removeprefix("cuda:"))
     return {"device_ids": [index], "gpu_memory_utilization": config.engine.memory_share}
-
-
-def _no_start(error: Exception, config: RunConfig, device: str) -> str:
-    """Return one line on why vLLM did not start, with the keys to change."""
-    text = str(error)
-    reason = " ".join(text.strip().split("\n")[0].split())
-    t, e = config.task, config.engine
-    lengths = (
-        f"task.max_prompt_tokens={t.max_prompt_tokens} or "
-        f"task.max_response_tokens={t.max_response_tokens}"
-    )
-    if "max_model_len" in text and "max_position_embeddings" in text:
-        return f"model.path={config.model.path} has too few positions: lower {lengths}"
-    if "memory" not in text.lower():
-        return f"engine.name=vllm does not start: {reason}"
-    if device == "cpu":
-        return f"engine.name=vllm does not fit: lower {lengths}; vLLM: {reason}"
-    return (
-        f"engine.memory_share={e.memory_share} does not fit: raise it if vLLM needs more, lower it "
-        f"if the GPU has less, or lower engine.batch_size={e.batch_size}, {lengths}; vLLM: {reason}"
-    )
 
 
 class VLLMEngine(Engine):

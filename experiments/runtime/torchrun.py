@@ -22,28 +22,29 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from transformers import PreTrainedTokenizerBase
 
+from experiments.config.preflight import set_ray_environment
+from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, OnFinished, Request
+from experiments.engines.factory import open_engines
+from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.policy import loading
 from experiments.policy.fsdp import shard, shard_units
+from experiments.policy.policy import Policy, WeightSource
 from experiments.policy.ranks import Item
+from experiments.rollout.environments import Environments
+from experiments.rollout.rollouts import BatchSource
 from experiments.run_dir.interrupts import defer_interrupts, ignore_interrupts
 from experiments.runtime.base import LocalWorkers
 from experiments.sample import Completion
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from experiments.config.schema import RunConfig
-    from experiments.engines.weight_sync import WeightSync
-    from experiments.policy.policy import Policy, WeightSource
-    from experiments.rollout.batch_sources import BatchSource
-    from experiments.rollout.environments import Environments
     from experiments.runtime.ray import Ray
 
 CALL, VALUE, STOP = "call", "value", "stop"  # kinds of message from rank 0
-START = "start"  # the target that reports how each rank's start went
+RANKS = "ranks"  # the target that is the process group itself
 TIMEOUT = timedelta(days=1)  # rank 0 may be evaluating; torchrun notices deaths
 
 
@@ -51,22 +52,11 @@ class RunEnded(Exception):
     """Rank 0 has ended the run, wherever this rank was in it."""
 
 
-class StartReport:
-    """How each rank's start went. `error`: why this rank could not start."""
-
-    def __init__(self, ranks: TorchrunRanks) -> None:
-        self.ranks = ranks
-        self.error: str | None = None
-
-    def errors(self) -> list[str | None]:
-        """Gather the errors of all ranks; called on every rank."""
-        return self.ranks.gather(self.error)
-
-
 class TorchrunRanks:
     """The process group of this run; `targets` are the parts that can be called by name."""
 
     sharded = True
+    start_error: str | None = None  # why this rank could not start
 
     def __init__(self) -> None:
         """Raises KeyError where the process was not started by torchrun."""
@@ -78,10 +68,9 @@ class TorchrunRanks:
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.mesh = init_device_mesh("cuda" if on_gpu else "cpu", (self.size,))
-        self.start_report = StartReport(self)
-        self.targets: dict[str, Any] = {START: self.start_report}
+        self.targets: dict[str, Any] = {RANKS: self}
         self.closing: list[Callable[[], None]] = []  # of parts with process groups of their own
-        self._broken = False
+        self.in_step = True  # whether the ranks still take calls
         # The other ranks are inside a call and wait for a value of rank 0.
         self._others_wait = False
 
@@ -92,9 +81,13 @@ class TorchrunRanks:
     def start_workers(self, config: RunConfig) -> None:
         """Start other processes, on rank 0, before anything else. Raises UserError."""
 
+    def start_errors(self) -> list[str | None]:
+        """On every rank: gather why ranks could not start."""
+        return self.gather(self.start_error)
+
     def raise_start_errors(self) -> None:
         """On rank 0: raise UserError if another rank could not start."""
-        for rank, error in enumerate(self.call(START, "errors")):
+        for rank, error in enumerate(self.call(RANKS, "start_errors")):
             if error is not None:
                 raise UserError(f"rank {rank}: {error}")
 
@@ -142,29 +135,23 @@ class TorchrunRanks:
         the call. An error on rank 0 alone, or a second interrupt, leaves the ranks out of step, and
         later calls raise RuntimeError. Ranks that wait for a value stay in step.
         """
-        if self._broken:
+        if not self.in_step:
             raise RuntimeError("the ranks are out of step after an error")
         others_waited, self._others_wait = self._others_wait, False
         with defer_interrupts():
             try:
                 self._send((CALL, target, method, args))
-                return getattr(self.targets[target], method)(
-                    *(args if own_args is None else own_args)
-                )
+                own = args if own_args is None else own_args
+                return getattr(self.targets[target], method)(*own)
             except UserError:
                 raise  # raised on all ranks alike, or while they wait
             except BaseException:
                 if not self._others_wait:
-                    self._broken = True
+                    self.in_step = False
                     ignore_interrupts()  # torchrun's signal would cut off the run's last records
                 raise
             finally:
                 self._others_wait = others_waited
-
-    @property
-    def in_step(self) -> bool:
-        """Whether the ranks still take calls."""
-        return not self._broken
 
     def serve(self) -> None:
         """On other ranks: run rank 0's calls until it ends the run."""
@@ -182,15 +169,13 @@ class TorchrunRanks:
             if kind == VALUE:
                 return rest[0]
             target, method, args = rest
-            try:
+            with suppress(UserError):  # rank 0 has it too, and reports it
                 getattr(self.targets[target], method)(*args)
-            except UserError:
-                continue  # rank 0 has it too, and reports it
 
     def stop(self) -> None:
         """End the run on all ranks. If one has died, the outcome is already recorded."""
         with suppress(RuntimeError, ValueError):  # ValueError: the group has ended
-            if not self._broken:
+            if self.in_step:
                 self._send((STOP,))
         self.leave()
 
@@ -213,43 +198,33 @@ class Torchrun(TorchrunRanks, LocalWorkers):
     def engines(
         self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
     ) -> Callable[[Policy], Engine]:
-        """Raises UserError, and RunEnded on a rank when rank 0 could not start."""
-        from experiments.engines.factory import open_engines
-
-        if config.engine.name == "vllm":
-            self._meet()
-        return open_engines(config, policy, tokenizer, self.closing)
-
-    def _meet(self) -> None:
-        """Wait until all ranks have come this far.
+        """Raises UserError, and RunEnded on a rank when rank 0 could not start.
 
         vLLM's start is a collective: ranks that enter it would wait for one that could not start.
+        So all ranks meet before it.
         """
-        if self.is_rank_zero:
-            self.raise_start_errors()
-            self._send((VALUE, None))
-        else:
-            self._run_calls()
+        if config.engine.name == "vllm":
+            if self.is_rank_zero:
+                self.raise_start_errors()
+                self._send((VALUE, None))
+            else:
+                self._run_calls()
+        return open_engines(config, policy, tokenizer, self.closing)
 
 
 class TorchrunRay(TorchrunRanks):
     """`runtime=ray` under torchrun: ranks share the learner, Ray actors generate and judge."""
 
     local_engines = False
-    _cluster: Ray | None = None  # on rank 0, once started
-
-    @property
-    def cluster(self) -> Ray:
-        if self._cluster is None:
-            raise RuntimeError("only rank 0 has Ray actors, once they are started")
-        return self._cluster
+    cluster: Ray  # on rank 0, once started
 
     def start_workers(self, config: RunConfig) -> None:
-        from experiments.runtime.ray import Ray
-
         for name in [name for name in os.environ if name.startswith("TORCHELASTIC_")]:
             del os.environ[name]  # or torch takes an actor for one of torchrun's processes
-        self._cluster = Ray(config)
+        set_ray_environment(config.runtime.address)  # which Ray reads as it is imported
+        from experiments.runtime.ray import Ray
+
+        self.cluster = Ray(config)
 
     def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
         return self.cluster.environments(config)
@@ -271,8 +246,8 @@ class TorchrunRay(TorchrunRanks):
         return loading.frozen_copy(policy, "cpu" if self.is_rank_zero else "meta")
 
     def stop(self) -> None:
-        if self._cluster:
-            self._cluster.stop()
+        if hasattr(self, "cluster"):
+            self.cluster.stop()
         super().stop()
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from envs.import_by_name import load_function
+from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine
 from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
 from experiments.policy import loading
+from experiments.policy.policy import Policy
 from experiments.rollout.environments import Environments
 from experiments.run_dir.ledger import Ledger
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from experiments.config.schema import RunConfig
-    from experiments.policy.policy import Policy
-    from experiments.runtime.base import Runtime
+from experiments.runtime.base import Runtime
 
 
 @dataclass
@@ -33,18 +31,6 @@ class WorkerParts:
     environments: Environments | None  # None on ranks without a judge
 
 
-def generation_policy(config: RunConfig, base: Policy, trained: Policy, runtime: Runtime) -> Policy:
-    """Return the policy that an engine of the trained weights generates with.
-
-    It is a copy if the engine takes no adapter, and always if the trained weights are sharded.
-    vLLM takes an adapted policy's weights one by one, as they are computed.
-    """
-    adapter = config.engine.name == "hf" and config.model.adapter != "none"
-    if adapter or runtime.sharded:
-        return runtime.engine_copy(base)
-    return trained
-
-
 def build_worker_parts(
     config: RunConfig,
     base: Policy,
@@ -55,8 +41,10 @@ def build_worker_parts(
 ) -> WorkerParts:
     """Build the parts, all with the weights of `base`. Raises UserError."""
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
-    policy = loading.trained_policy(base, config)
-    trained = generation_policy(config, base, policy, runtime)
+    policy = trained = loading.trained_policy(base, config)
+    # Our own engine takes no adapter; vLLM takes an adapted policy's weights as they are computed.
+    if runtime.sharded or (config.engine.name == "hf" and config.model.adapter != "none"):
+        trained = runtime.engine_copy(base)
     behaviour = loading.own_copy(trained) if config.train.keeps_rollout_copy else trained
     needs_reference = algorithm.needs.initial_value != "none"
     initial = runtime.engine_copy(base) if needs_reference and runtime.sharded else None
@@ -74,24 +62,35 @@ def build_worker_parts(
     engine_of = runtime.engines(config, base, tokenizer)  # after the learner: ranks hold shards
     engine = engine_of(behaviour)
     reference = initial or learner.reference if needs_reference else None
+    gathers = runtime.sharded and runtime.local_engines
     parts = WorkerParts(
         learner=learner,
-        weight_sync=WeightSync(
-            engine, policy, config.train, sharded=runtime.sharded and runtime.local_engines
-        ),
+        weight_sync=WeightSync(engine, policy, config.train, sharded=gathers),
         engine=engine,
         eval_engine=engine_of(trained),
         reference_engine=None if reference is None else engine_of(reference),
         environments=environments,
     )
-    if not runtime.sharded:
-        return parts
-    from experiments.runtime.torchrun import Torchrun, TorchrunRay
-    from experiments.runtime.torchrun_proxies import register_parts
+    return _proxies(runtime, parts) if runtime.sharded else parts
 
-    assert isinstance(runtime, Torchrun | TorchrunRay)
 
-    proxies = register_parts(runtime, parts)
-    if runtime.is_rank_zero:
-        runtime.raise_start_errors()
-    return proxies
+def _proxies(ranks: Any, parts: WorkerParts) -> WorkerParts:
+    """Make this rank's parts callable; return proxies for all ranks' parts, which rank 0 uses."""
+    from experiments.runtime import torchrun_parts as proxy
+
+    kind = proxy.ShardedEngine if ranks.local_engines else proxy.SyncedEngine
+    shared: dict[str, Any] = {
+        name: kind(ranks, name, engine, parts.learner.policy)
+        for name in ("engine", "eval_engine", "reference_engine")
+        if (engine := getattr(parts, name)) is not None
+    }
+    shared["learner"] = proxy.TorchrunLearner(ranks, "learner", parts.learner)
+    shared["weight_sync"] = proxy.TorchrunWeightSync(ranks, "weight_sync", parts.weight_sync)
+    if ranks.local_engines and parts.environments is not None:
+        judges = proxy.RankJudges(ranks, parts.environments.make)
+        shared["environments"] = replace(
+            parts.environments, make=lambda: proxy.TorchrunJudge(ranks, judges)
+        )
+    if ranks.is_rank_zero:
+        ranks.raise_start_errors()
+    return replace(parts, **shared)

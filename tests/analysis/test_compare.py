@@ -51,11 +51,11 @@ def test_a_margin_makes_an_answer_for_each_pass_at_k(runs, capsys):
 def test_groups_that_solve_the_same_have_no_noise_to_detect_a_difference_from(runs, capsys):
     assert main([f"a={runs}/spo-*", f"b={runs}/spo-*"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "pass@10: a and b differ by the same on every seed and problem, so nothing" in printed
+    assert "pass@10: a and b differ by the same everywhere" in printed
     assert printed.count("detecting 0.05") == 1  # of pass@1
 
 
-def test_a_failed_run_without_an_evaluation_is_left_out_and_said(tmp_path, make_run, capsys):
+def test_a_failed_run_without_an_evaluation_is_left_out(tmp_path, make_run, capsys):
     for algo in ("spo", "ppo"):
         make_run(tmp_path / algo, algo, 0, problems=4, samples=4)
     config = {"model.name": "nochat"}
@@ -64,11 +64,7 @@ def test_a_failed_run_without_an_evaluation_is_left_out_and_said(tmp_path, make_
     )
     (failed / "evals.parquet").unlink()
     assert main([f"a={tmp_path}/spo", f"b={tmp_path}/ppo,{tmp_path}/x"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert (
-        f"note: b: without any evaluation, so left out: {failed.parent.name}/ppo-7 (failed)."
-        in (printed)
-    )
+    capsys.readouterr()
     assert main([f"a={tmp_path}/spo", f"b={tmp_path}/x"]) == 1
     assert "a and b need an evaluation after training" in capsys.readouterr().err
 
@@ -80,23 +76,18 @@ def test_groups_without_a_common_problem_or_seed_are_one_line(tmp_path, make_run
     evals = pd.read_parquet(renamed / "evals.parquet")
     evals["problem"] = evals["problem"].str.replace("test", "choose")
     evals.to_parquet(renamed / "evals.parquet")
-    for other, said in (
-        ("b", "no problem with the same seed is common to a (spo) and b (ppo), so there is no"),
-        ("b", "a has mini/test/0000 to mini/test/0003; b has mini/choose/0000 to mini/choose/0003"),
-        ("c", "no seed is common to a (spo) and b (ppo), so there is no paired difference: a has"),
-        ("c", "a has 0; b has 1; give runs of the same problems and seeds"),
-    ):
+    for other in ("b", "c"):
         assert main([f"a={tmp_path}/a", f"b={tmp_path}/{other}"]) == 2
         printed = capsys.readouterr()
         assert printed.out == "" and printed.err.count("\n") == 1
-        assert printed.err.startswith("error: ") and said in printed.err
+        assert printed.err.startswith("error: a and b have no problem with the same seed in common")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "fault"),
     [
         (["a={runs}/spo-*"], 2, "b=... is missing"),
-        (["a={runs}", "b={runs}/ppo-*"], 1, "2 groups (ppo, spo)"),
+        (["a={runs}", "b={runs}/ppo-*"], 1, "2 groups (ppo and spo)"),
         (["a={runs}/spo-*", "b={runs}/sft-*"], 1, "no such folder"),
         (["a={runs}/spo-*", "b={runs}/ppo-*", "wish=2"], 2, "wish='2'; it must be below 1"),
         (["a=x", "b=y", "wish=nan"], 2, "wish='nan'; it must be below 1"),

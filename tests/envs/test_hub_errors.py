@@ -23,12 +23,12 @@ REFUSALS = [  # status, the hub's code for the reason, and what is said of it
 ]
 SCRIPT = f"""
 from envs.tasks.config import FilesConfig
-from envs.tasks.rows import find_sources
+from envs.tasks.rows import find_files
 files = FilesConfig(test="ALL/test-*.parquet")
 for case in range({len(REFUSALS)}):
     pinned = f"hf://datasets/some/name@{{case:040}}"
     try:
-        next(find_sources(None, pinned, "task.path", files)["test"][0].read(0))
+        find_files(pinned, "task.path", files)
     except ValueError as error:
         print(error)
 """

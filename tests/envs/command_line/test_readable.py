@@ -5,7 +5,6 @@ import json
 from collections import Counter
 
 import pytest
-from envs.validation.validation_report import Report, show
 from rich.console import Console
 
 from envs.judge.grading import grade, judgement, summarize
@@ -13,6 +12,7 @@ from envs.problem import Problem, Test
 from envs.readable import UNSAFE, readable
 from envs.sandbox.base import Execution, Outcome
 from envs.show import main
+from envs.validate import Report, show
 from experiments.run_dir.loggers import _as_code
 
 # A window's title, a colour by a C1 control, a line begun anew, directions turned, and more.
@@ -75,8 +75,8 @@ def test_show_prints_no_such_character(tmp_path, capsys):
 
 def test_validate_lists_no_such_character():
     out = io.StringIO()
-    report = Report(exceptions=[f"odd {HOSTILE}: WRONG_ANSWER {'z' * 10_000_000}"])
-    show(report, {}, Counter({f"odd {HOSTILE}": 1}), Console(file=out, width=200))
+    report = Report(disagreements=[f"odd {HOSTILE}: WRONG_ANSWER {'z' * 10_000_000}"])
+    show(report, Counter({f"odd {HOSTILE}": 1}), Console(file=out, width=200))
     assert "owned" in out.getvalue()
     assert len(out.getvalue()) < 20_000
     assert not UNSAFE.search(out.getvalue())

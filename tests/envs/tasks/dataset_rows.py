@@ -1,12 +1,21 @@
 """Rows of data sets for tests, and the tasks and converters that read them."""
 
 import json
+import os
+from collections import Counter
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
-from envs.tasks.rows import load_converter
+import pytest
+
+from envs.problem import Problem
+from envs.tasks.config import FilesConfig
+from envs.tasks.rows import convert_row, find_files, load_converter, read_rows, unique_names
 from envs.tasks.task_cli import task_config
 
+DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data rows in {DATA}")
 WORDS = ("alpha", "beta", "gamma", "delta", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu")
 
 
@@ -72,3 +81,14 @@ def every_problem(task):
 
 def names(problems):
     return {problem.name for problem in problems}
+
+
+def load_problems(name, path):
+    """(All problems of a file with all their tests, counts of the reasons for skipped rows)."""
+    (file,) = find_files(str(path), "task.path", FilesConfig())["all"]
+    converter = converter_of(name) if isinstance(name, str) else name
+    items = [convert_row(converter, row, i) for i, (_, row) in enumerate(read_rows(file))]
+    problems = [item for item in items if isinstance(item, Problem)]
+    names = unique_names(problem.name for problem in problems)
+    problems = [replace(problem, name=name) for problem, name in zip(problems, names, strict=True)]
+    return problems, Counter(str(item) for item in items if not isinstance(item, Problem))

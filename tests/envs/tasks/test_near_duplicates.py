@@ -1,17 +1,13 @@
 """Near-duplicate statements are found, different ones are not; shown on real rows too."""
 
-import os
 import random
-from pathlib import Path
 
 import pytest
 
 from envs.problem import Problem, Test
 from envs.tasks.near_duplicates import is_duplicate, shingles, similar_pairs
-from envs.tasks.rows import load_problems
-from tests.envs.tasks.dataset_rows import converter_of
+from tests.envs.tasks.dataset_rows import DATA, load_problems, needs_data
 
-DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")
 TREE = (
     "You are given a tree with n vertices. Each edge is red or black. Count the sequences of k "
     "vertices that are good, where a sequence is good if the path through it has a black edge."
@@ -76,10 +72,10 @@ def test_a_statement_without_words_is_no_pair():
     assert similar_pairs([problem("a", "")], [problem("t", "")]) == []
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"no data rows in {DATA}")
+@needs_data
 def test_real_rows_of_two_data_sets_overlap():
-    ours, _ = load_problems(converter_of("code_contests"), DATA / "code_contests_test.jsonl")
-    theirs, _ = load_problems(converter_of("taco"), DATA / "taco_stdin.jsonl")
+    ours, _ = load_problems("code_contests", DATA / "code_contests_test.jsonl")
+    theirs, _ = load_problems("taco", DATA / "taco_stdin.jsonl")
     pairs = similar_pairs(ours, theirs)
     found = {pair["train"] for pair in pairs}
     assert "code_contests/1575_J. Jeopardy of Dropped Balls" in found

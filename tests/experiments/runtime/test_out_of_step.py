@@ -43,7 +43,7 @@ def work(rank, size, port, folder):
     ranks = joined(rank, size, port)
     Part(ranks)
     if not ranks.is_rank_zero:
-        ranks.start_report.error = "no such model"
+        ranks.start_error = "no such model"
         ranks.serve()
         ranks.leave()
         os.mknod(f"{folder}/ended")

@@ -165,7 +165,7 @@ def test_an_actor_that_dies_between_two_answers_is_replaced_to_the_bit(
 ):
     import ray
 
-    from experiments.runtime.ray_engine import RayEngine
+    from experiments.runtime.ray_parts import RayEngine
 
     case = (*CASES["conversations at lag 1"], "engine.batch_size=4")  # parts of one prompt
     alone, generate, going_on = in_one_process(*case), RayEngine.generate, []

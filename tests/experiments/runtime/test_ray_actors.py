@@ -7,7 +7,7 @@ import pytest
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.policy.policy import Policy
-from experiments.runtime.ray_workers import EngineActor
+from experiments.runtime.ray_actors import EngineActor
 
 PROMPTS = [[2, 7, 9, 30], [2, 5]]
 

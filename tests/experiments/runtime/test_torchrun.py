@@ -23,7 +23,7 @@ from experiments.policy.policy import Policy, copy_weights
 from experiments.run_dir.ledger import Ledger
 from experiments.runtime.base import SINGLE_PROCESS
 from experiments.runtime.torchrun import Torchrun
-from experiments.runtime.torchrun_proxies import (
+from experiments.runtime.torchrun_parts import (
     ShardedEngine,
     TorchrunLearner,
     TorchrunWeightSync,

@@ -6,7 +6,7 @@ import pytest
 
 from envs.problem import Judgement, Problem, Verdict
 from experiments.engines.base import Request, Sampling
-from experiments.runtime.torchrun_proxies import ShardedEngine, _trimmed
+from experiments.runtime.torchrun_parts import ShardedEngine, _trimmed
 from experiments.sample import Origin, PromptedProblem, Sample
 
 

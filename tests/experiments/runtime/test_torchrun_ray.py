@@ -20,7 +20,7 @@ from experiments.policy.policy import Policy
 from experiments.run_dir.ledger import Ledger
 from experiments.runtime.base import SINGLE_PROCESS
 from experiments.runtime.torchrun import NullEngine, TorchrunRay
-from experiments.runtime.torchrun_proxies import SyncedEngine
+from experiments.runtime.torchrun_parts import SyncedEngine
 from tests.compose import model_config, train_config
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 from tests.experiments.runtime.test_torchrun import free_port, joined

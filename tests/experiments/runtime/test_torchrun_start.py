@@ -3,8 +3,8 @@
 import pytest
 import torch.multiprocessing as mp
 
-from experiments.engines import factory
 from experiments.errors import UserError
+from experiments.runtime import torchrun
 from experiments.runtime.torchrun import RunEnded
 from tests.compose import engine_config, run_config
 from tests.experiments.runtime.test_torchrun import free_port, joined
@@ -15,7 +15,7 @@ CASES = ("all begin", "the main rank cannot", "another cannot")
 def begin(rank, size, port, case, folder):
     ranks = joined(rank, size, port)
     closed = []
-    factory.open_engines = lambda *given: given[-1].append(lambda: closed.append(1) or 1 / 0)
+    torchrun.open_engines = lambda *given: given[-1].append(lambda: closed.append(1) or 1 / 0)
     config = run_config(None, engine=engine_config(name="vllm"))
     found = "began"
     if ranks.is_rank_zero:
@@ -30,7 +30,7 @@ def begin(rank, size, port, case, folder):
     else:
         try:
             if case == "another cannot":
-                ranks.start_report.error = "no sandbox"
+                ranks.start_error = "no sandbox"
             else:
                 ranks.engines(config, None, None)
             ranks.serve()

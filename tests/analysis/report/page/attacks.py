@@ -1,8 +1,0 @@
-"""What a model might write to break a page, a terminal or a reader's eye."""
-
-ATTACK = (
-    "print(1)  # </script><script>alert(1)</script><script>window.attacked = 1</script>\n"
-    "x = '<img src=x onerror=alert(2)>' + '\"><svg onload=alert(3)>' + '{{ 7 * 7 }}' <!--\n"
-    "# \x00 \x1b[31mred\x1b]0;title\x07 \u202e desrever \u2066 isolate \u2069 \u2028 line ]]>\n"
-)
-NAME = 'mini/test/<img src=x onerror="alert(4)">\u202e\x1b[2J'
