@@ -179,12 +179,12 @@ def run_alone(config: RunConfig, folder: Path | None = None) -> int:
 def resume(arguments: Sequence[str]) -> int:
     """Resume the run in resume=FOLDER, with overrides of keys that may change. Raises UserError."""
     from experiments.config.preflight import check_before_start
-    from experiments.config.resume import is_finished, named_folder, resumed_config
+    from experiments.config.resume import is_finished, resumed_config
     from experiments.run_dir.atomic_files import check_unlocked
     from experiments.run_dir.provenance import changes
 
     words = [argument for argument in arguments if argument.startswith("resume=")]
-    folder = named_folder(words[-1])
+    folder = Path(words[-1].partition("=")[2])
     config = resumed_config(folder, [a for a in arguments if a not in words])
     if is_finished(folder, config):
         print(f"already finished; steps=N extends it\nrun folder: {folder}")
