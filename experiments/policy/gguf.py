@@ -18,16 +18,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from envs.cache_folder import cache_root, locked_folder
-from experiments.config.dependencies import check_gguf
 
 
 def converted_folder(file: Path) -> Path:
     """Return the folder of a GGUF file's model, converted now if it was not before.
 
-    Raises UserError if the gguf package is missing, and what transformers raises for a file that it
-    cannot read.
+    Raises what transformers raises for a file that it cannot read.
     """
-    check_gguf(str(file))
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()[:16]
     folder = cache_root() / "models" / f"{file.stem}-{digest}"
