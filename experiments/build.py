@@ -5,51 +5,67 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from transformers import PreTrainedTokenizerBase
 
 from envs.environment import Environment
 from envs.import_by_name import load_function
 from envs.problem import Problem
 from envs.tasks import open_task
 from envs.tasks.task import Task
+from experiments.config.checks import accepts_missing_logprobs
 from experiments.config.schema import RunConfig
 from experiments.engine_check import LogprobCheck
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
+from experiments.evaluation import Evaluation
 from experiments.learner.learner import Learner
 from experiments.learner.memory import check_memory
 from experiments.policy import loading
-from experiments.policy.length_check import check_lengths
+from experiments.policy.model_checks import check_lengths, check_tokens
 from experiments.policy.model_flops import model_flops
-from experiments.policy.tokenizer_check import check_end_token, check_vocabulary
+from experiments.replay.buffer import ReplayBuffer
+from experiments.replay.judgements import JudgementCache, JudgingCosts
 from experiments.replay.sample_log import SampleLog
-from experiments.rollout.batch_sources import BatchSource, observations_hash, open_batches
+from experiments.replay.sources import (
+    EarlierRun,
+    FrozenBatches,
+    OfflinePrograms,
+    ProgramFile,
+    check_same_settings,
+    check_source,
+)
 from experiments.rollout.conversations import Dialogue, dialogue_of
 from experiments.rollout.environments import Environments
-from experiments.rollout.generate import overlaps
+from experiments.rollout.generate import Responder, overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
 from experiments.rollout.problem_facts import (
-    checker_facts,
     empty_split,
     problem_facts,
     problem_line,
-    task_counts,
 )
 from experiments.rollout.prompts import Prompts, encode_prompts
 from experiments.rollout.rewards import RewardShaping
-from experiments.rollout.rollouts import response_limit
+from experiments.rollout.rollouts import BatchSource, Rollouts
 from experiments.run_dir.activity import Activity
 from experiments.run_dir.ledger import Ledger
 from experiments.run_dir.records import Records
 from experiments.runtime.base import SINGLE_PROCESS, Runtime
-from experiments.runtime.worker import WorkerParts, build_worker_parts
-from experiments.sample import PromptedProblem
+from experiments.runtime.worker import build_worker_parts
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A part with state to resume from."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 @dataclass
@@ -60,20 +76,17 @@ class Parts:
     weight_sync: WeightSync  # from the learner to the rollout policy's engine
     eval_engine: Engine  # of the trained policy
     tokenizer: PreTrainedTokenizerBase
-    environments: Environments
     rollouts: BatchSource
     prefetch: Callable[[int], None]  # starts a batch, and later ones where their weights exist
     sample_log: SampleLog | None
     reward_shaping: RewardShaping  # of the rewards that a batch is learned from
     logprob_check: LogprobCheck  # of the rollout policy's engine against the learner
     judge: Environment  # of training responses; the budget counts its work
-    eval_judge: Environment
-    eval_prompts: Sequence[PromptedProblem]
-    eval_dialogue: Dialogue | None  # of conversations in evaluations; None: one answer each
+    evaluation: Evaluation
     initial_values: InitialValues | None
     ledger: Ledger
-    settings: dict[str, Any]  # the configuration as plain values
     problems: str  # their number and the omitted rows, in a line
+    sandbox: str  # its name and strength, in a line
 
     def count_judging(self) -> None:
         """Copy the judges' counters to the ledger."""
@@ -87,6 +100,54 @@ class Parts:
         counts.checker_faults = sum(stats.checker_faults for stats in all_stats)
         self.ledger.judge_cpu_s = sum(stats.cpu_s for stats in all_stats)
         self.ledger.charge_recalled("judge", self.judge.stats.recalled_s)
+
+    def states(self) -> dict[str, Any]:
+        """Copy all state but tensors and the replay buffer's rows; cheap enough for every step."""
+        random: dict[str, Any] = {"cpu": torch.get_rng_state()}  # a custom algorithm may draw
+        if torch.cuda.is_initialized():
+            random["cuda"] = torch.cuda.get_rng_state_all()
+        stats = {name: asdict(judge.stats) for name, judge in self._judges().items()}
+        parts = {name: part.state_dict() for name, part in self._stateful().items()}
+        return {"parts": parts, "stats": stats, "random": random}
+
+    def tables(self) -> dict[str, Any]:
+        """Return the replay buffer's Arrow table, uncopied: it never changes in place."""
+        replay = self.rollouts.replay
+        return {} if replay is None else {"replay": replay.table}
+
+    def tensors(self) -> dict[str, Any]:
+        """Return the tensors of learner and weight sync, uncopied: only an update changes them."""
+        return {"learner": self.learner.state_dict(), "weight_sync": self.weight_sync.state_dict()}
+
+    def restore(self, checkpoint: Path, states: dict[str, Any], tables: dict[str, Any]) -> None:
+        """Restore what these methods returned; each rank reads its tensors from the checkpoint."""
+        self.learner.load_from(checkpoint)
+        self.weight_sync.load_from(checkpoint)
+        if (replay := self.rollouts.replay) is not None:
+            replay.load_rows(tables["replay"])
+        for name, part in self._stateful().items():
+            part.load_state_dict(states["parts"][name])
+        for name, judge in self._judges().items():
+            vars(judge.stats).update(states["stats"][name])
+        torch.set_rng_state(states["random"]["cpu"])
+        if "cuda" in states["random"] and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(states["random"]["cuda"])
+
+    def _judges(self) -> dict[str, Environment]:
+        return {"judge": self.judge, "eval_judge": self.evaluation.responder.judge}
+
+    def _stateful(self) -> dict[str, Stateful]:
+        parts = {
+            "ledger": self.ledger,
+            "rollouts": self.rollouts,
+            "offline": self.rollouts.offline,
+            "replay": self.rollouts.replay,
+            "logprob_check": self.logprob_check,
+            "reward_shaping": self.reward_shaping,
+            "initial_values": self.initial_values,
+            **self._judges(),
+        }
+        return {name: part for name, part in parts.items() if isinstance(part, Stateful)}
 
 
 @contextmanager
@@ -107,10 +168,17 @@ def build(
     check_lengths(model_config, config)
     ranks = runtime.size if runtime.sharded else 0
     records.describe(memory=check_memory(config, algorithm.needs, ranks))
-    task = _open_task(config)
+    try:
+        task = open_task(config.task)
+    except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
     activity.begin("encoding the prompts")
     tokenizer = loading.load_tokenizer(config.model)
-    train_prompts, eval_prompts = _all_prompts(task, tokenizer, model_config, config)
+    train_prompts = _prompts(task.train, "train", task, tokenizer, config, config.steps > 0)
+    evaluated = getattr(task, config.eval.split)
+    eval_prompts = _prompts(evaluated, config.eval.split, task, tokenizer, config, True)
+    largest = max(int(prompts.ids.max(initial=0)) for prompts in (train_prompts, eval_prompts))
+    check_tokens(tokenizer, model_config, config.model.path, largest)
     activity.begin("loading the model")
     base = loading.load_policy(config.model)
     weights = loading.fingerprint(base.model)
@@ -118,88 +186,166 @@ def build(
     parameters = sum(parameter.numel() for parameter in base.model.parameters())
     records.describe(weights=weights, policy=fingerprint, parameters=parameters)
     activity.begin("opening the sandbox and the engine")
-    with runtime.environments(config) as local_environments:
+    with runtime.environments(config) as own_environments:
         ledger = Ledger(activity=activity, model=model_flops(base.model))
-        worker = build_worker_parts(config, base, tokenizer, local_environments, runtime, ledger)
-        parts = _assemble(
-            config=config,
-            records=records,
-            runtime=runtime,
-            task=task,
-            train_prompts=train_prompts,
-            eval_prompts=eval_prompts,
-            worker=worker,
-            tokenizer=tokenizer,
-            fingerprint=fingerprint,
-            ledger=ledger,
+        worker = build_worker_parts(config, base, tokenizer, own_environments, runtime, ledger)
+        learner, environments = worker.learner, worker.environments
+        assert environments is not None  # rank 0 judges
+        engines = runtime.size if runtime.local_engines else config.runtime.engines
+        dialogue = dialogue_of(config, tokenizer, config.task.turns, engines)
+        eval_dialogue = dialogue_of(config, tokenizer, config.eval_turns, engines)
+        observations = _observations_hash(dialogue or eval_dialogue)
+        digests = f"{train_prompts.digest} {eval_prompts.digest}"
+        judge, limit = environments.make(), config.task.max_response_tokens
+        assert limit is not None  # `resolve_defaults` has set it
+        facts = _describe(config, records, task, train_prompts, eval_prompts, environments, judge)
+        records.describe(
+            prompts_hash=hashlib.sha256(digests.encode()).hexdigest()[:16],
+            observations_hash=observations,
+            engine=worker.engine.description,
         )
+        responder = Responder(
+            engine=worker.engine,
+            judge=judge,
+            tokenizer=tokenizer,
+            reward=config.task.reward,
+            overlap=overlaps(config),
+            ledger=ledger,
+            activity=activity,
+            dialogue=dialogue,
+        )
+        untimed = replace(responder, ledger=None)  # phases of evaluations and of the reference
+        sampling = Sampling(limit, config.train.temperature)
+        cache = Path(config.output_dir) / ".cache"
+        initial_values = None
+        if worker.reference_engine is not None:
+            # A judge of its own: the run's counters must not show what the cache on disk saves.
+            own = replace(untimed, engine=worker.reference_engine, judge=environments.make())
+            reference = ReferenceRewards(
+                cache / "reference_rewards",
+                own,
+                fingerprint,
+                sampling,
+                config.algo.q0_samples,
+                config.seed,
+                ledger,
+            )
+            online = learner.algorithm.needs.initial_value == "online"
+            beta = learner.algorithm.initial_value_beta
+            initial_values = InitialValues(reference, beta, online)
+        model, info = config.model, records.info
+        evaluation = Evaluation(
+            eval_prompts,
+            replace(
+                untimed,
+                engine=worker.eval_engine,
+                judge=environments.make(),
+                dialogue=eval_dialogue,
+            ),
+            Sampling(limit, config.eval.temperature, config.eval.top_p),
+            config.eval.samples,
+            config.seed,
+            ledger,
+            base_judge=environments.make,
+            cache=cache / "base",
+            facts=(
+                *(info[fact] for fact in ("policy", "versions", "hardware")),
+                *(model.device, model.dtype, model.threads, config.engine.batch_size),
+            ),
+        )
+        rollouts = _rollouts(
+            config, task, train_prompts, responder, sampling, environments, learner, records
+        )
+        log_samples = config.train.keep_samples
         activity.begin("")
-        yield parts
+        yield Parts(
+            learner=learner,
+            weight_sync=worker.weight_sync,
+            eval_engine=worker.eval_engine,
+            tokenizer=tokenizer,
+            rollouts=rollouts,
+            prefetch=runtime.prefetcher(worker.weight_sync, rollouts, config.steps),
+            sample_log=SampleLog(records.folder, judge.version) if log_samples else None,
+            reward_shaping=RewardShaping(config.task.reward, config.seed),
+            logprob_check=LogprobCheck(config, worker.engine, learner, train_prompts),
+            judge=judge,
+            evaluation=evaluation,
+            initial_values=initial_values,
+            ledger=ledger,
+            problems=problem_line(task, len(train_prompts), len(eval_prompts), facts),
+            sandbox=f"{environments.name} ({environments.strength})",
+        )
 
 
-def _assemble(
-    *,
+def _rollouts(
     config: RunConfig,
-    records: Records,
-    runtime: Runtime,
     task: Task,
-    train_prompts: Prompts,
-    eval_prompts: Prompts,
-    worker: WorkerParts,
-    tokenizer: PreTrainedTokenizerBase,
-    fingerprint: str,
-    ledger: Ledger,
-) -> Parts:
-    """Join learner, engine, task and judges. `fingerprint`: of the reference policy."""
-    learner, environments = worker.learner, worker.environments
-    assert environments is not None  # rank 0 judges
-    judge, eval_judge = environments.make(), environments.make()
-    engines = runtime.size if runtime.local_engines else config.runtime.engines
-    dialogue = dialogue_of(config, tokenizer, config.task.turns, engines)
-    eval_dialogue = dialogue_of(config, tokenizer, config.eval_turns, engines)
-    records.describe(
-        prompts_hash=_prompts_hash(train_prompts, eval_prompts),
-        observations_hash=observations_hash(dialogue or eval_dialogue),
-    )
-    facts = _describe(config, records, task, train_prompts, eval_prompts, environments, judge)
-    records.describe(engine=worker.engine.description)
-    rollouts = open_batches(
-        config=config,
-        task=task,
-        prompts=train_prompts,
-        engine=worker.engine,
-        judge=judge,
-        environments=environments,
-        tokenizer=tokenizer,
+    prompts: Prompts,
+    responder: Responder,
+    sampling: Sampling,
+    environments: Environments,
+    learner: Learner,
+    records: Records,
+) -> BatchSource:
+    """Open a run's batch source. Raises UserError if a stored source does not fit."""
+    ledger, judge, tokenizer = learner.ledger, responder.judge, responder.tokenizer
+    runs = [Path(run) for run in config.replay.from_runs]
+    for run in runs:
+        check_same_settings(run, config, _observations_hash(responder.dialogue))
+    missing_logprobs = accepts_missing_logprobs(config, learner.algorithm.needs)
+    if config.replay.frozen:
+        costs = JudgingCosts(ledger, "replayed_programs")
+        return FrozenBatches(config, prompts, judge.version, costs, missing_logprobs)
+    offline = replay = None
+    if config.train.offline_share or config.replay.files:
+        # A judge of its own: hits of the cache on disk are not in the run's counters.
+        folder = Path(config.output_dir) / ".cache" / "offline"
+        cache = JudgementCache(folder, environments.make(), ledger)
+    if config.train.offline_share:
+        offline = OfflinePrograms(
+            cache,
+            tokenizer,
+            config.task.reward,
+            sampling.max_tokens,
+            config.train.offline_per_problem,
+            task.response,
+            JudgingCosts(ledger, "offline_programs"),
+        )
+    if config.train.replay_share:
+        sources: list[EarlierRun | ProgramFile] = [
+            EarlierRun(run, judge.version, config.task.reward) for run in runs
+        ]
+        sources += [
+            ProgramFile(
+                Path(file),
+                judgement_cache=cache,
+                tokenizer=tokenizer,
+                reward=config.task.reward,
+                max_tokens=sampling.max_tokens,
+                format_response=task.response,
+                needs_logps=not missing_logprobs,
+            )
+            for file in config.replay.files
+        ]
+        for source in sources:
+            check_source(source, prompts)
+        replay = ReplayBuffer(
+            config.replay,
+            config.task.reward,
+            lambda: learner.policy.version,
+            JudgingCosts(ledger, "replayed_programs"),
+            sources,
+        )
+    return Rollouts(
+        config,
+        prompts,
+        responder,
+        records.folder.name,
+        sampling=sampling,
         ledger=ledger,
-        run=records.folder.name,
-        needs=learner.algorithm.needs,
+        offline=offline,
+        replay=replay,
         replay_until=learner.algorithm.replay_until,
-        version=lambda: learner.policy.version,
-        dialogue=dialogue,
-    )
-    log_samples = config.train.keep_samples
-    return Parts(
-        learner=learner,
-        weight_sync=worker.weight_sync,
-        eval_engine=worker.eval_engine,
-        tokenizer=tokenizer,
-        environments=environments,
-        rollouts=rollouts,
-        prefetch=runtime.prefetcher(worker.weight_sync, rollouts, config.steps),
-        sample_log=SampleLog(records.folder, judge.version) if log_samples else None,
-        reward_shaping=RewardShaping(config.task.reward, config.seed),
-        logprob_check=LogprobCheck(config, worker.engine, learner, train_prompts),
-        judge=judge,
-        eval_judge=eval_judge,
-        eval_prompts=eval_prompts,
-        eval_dialogue=eval_dialogue,
-        initial_values=_initial_values(
-            config, worker, environments, fingerprint, tokenizer, ledger, dialogue
-        ),
-        ledger=ledger,
-        settings=asdict(config),
-        problems=problem_line(task, len(train_prompts), len(eval_prompts), facts),
     )
 
 
@@ -215,42 +361,24 @@ def _describe(
     """Record data, judge and sandbox in run.json; return the facts on the problems in use."""
     used = {"train": train.kept_problems} if config.steps else {}
     used["eval"] = evaluated.kept_problems
-    facts = problem_facts(config, used, judge.version, environments.name)
-    facts |= checker_facts(config, used)
+    facts = problem_facts(config, used, judge.version)
     records.describe(
         data_hash=task.data_hash,
         judge_version=judge.version,
         sandbox={"name": environments.name, "strength": environments.strength},
         train_problems=len(train),
         eval_problems=len(evaluated),
-        task=task_counts(task),
+        task={
+            "rows_read": task.rows_read,
+            "left_out": dict(task.left_out),
+            "first_left_out": task.first_left_out,
+            "decontaminated": task.decontaminated,
+        },
         **facts,
     )
-    records.problems(_statements(evaluated, task))
+    names = ({"problem": p.problem.name, "prompt": task.prompt(p.problem)} for p in evaluated)
+    records.problems(names)
     return facts
-
-
-def _open_task(config: RunConfig) -> Task:
-    try:
-        return open_task(config.task)
-    except (ValueError, OSError) as error:
-        raise UserError(str(error)) from error
-
-
-def _all_prompts(
-    task: Task,
-    tokenizer: PreTrainedTokenizerBase,
-    model_config: PreTrainedConfig,
-    config: RunConfig,
-) -> tuple[Prompts, Prompts]:
-    """Encode the prompts for training and for evaluations. Raises UserError."""
-    check_end_token(tokenizer, config.model.path)
-    train = _prompts(task.train, "train", task, tokenizer, config, config.steps > 0)
-    eval_split = getattr(task, config.eval.split)
-    evaluated = _prompts(eval_split, config.eval.split, task, tokenizer, config, True)
-    largest = max(int(prompts.ids.max(initial=0)) for prompts in (train, evaluated))
-    check_vocabulary(tokenizer, model_config, config.model.path, largest)
-    return train, evaluated
 
 
 def _prompts(
@@ -276,45 +404,9 @@ def _prompts(
     return prompts
 
 
-def _prompts_hash(*splits: Prompts) -> str:
-    """Return 16 hex digits over the tokens of all prompts."""
-    text = " ".join(prompts.digest for prompts in splits)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _statements(prompts: Sequence[PromptedProblem], task: Task) -> Iterator[dict[str, str]]:
-    """Yield each problem's name and its prompt: the statement with its samples."""
-    for prompt in prompts:
-        yield {"problem": prompt.problem.name, "prompt": task.prompt(prompt.problem)}
-
-
-def _initial_values(
-    config: RunConfig,
-    worker: WorkerParts,
-    environments: Environments,
-    fingerprint: str,
-    tokenizer: PreTrainedTokenizerBase,
-    ledger: Ledger,
-    dialogue: Dialogue | None,
-) -> InitialValues | None:
-    """`fingerprint`: of the reference policy."""
-    needs = worker.learner.algorithm.needs
-    if worker.reference_engine is None:
+def _observations_hash(dialogue: Dialogue | None) -> str | None:
+    """Return 16 hex digits over the texts of observations; None without conversations."""
+    if dialogue is None:
         return None
-    reference = ReferenceRewards(
-        folder=Path(config.output_dir) / ".cache" / "reference_rewards",
-        engine=worker.reference_engine,
-        policy=fingerprint,
-        # A judge of its own: the run's counters must not show what the cache on disk saves.
-        judge=environments.make(),
-        tokenizer=tokenizer,
-        reward=config.task.reward,
-        sampling=Sampling(response_limit(config), config.train.temperature),
-        samples=config.algo.q0_samples,
-        seed=config.seed,
-        ledger=ledger,
-        overlap=overlaps(config),
-        dialogue=dialogue,
-    )
-    beta = worker.learner.algorithm.initial_value_beta
-    return InitialValues(reference, beta, needs.initial_value == "online")
+    text = f"{dialogue.feedback.digest} {dialogue.encoder.digest}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

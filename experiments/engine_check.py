@@ -8,13 +8,15 @@ arithmetic the log-probs would be equal; what remains is rounding, far below the
 Where the reference is kept, it scores them as well. Once training has moved the weights, an engine
 that still samples from the base (a sync left out, an adapter ignored) is nearer to the base than to
 the learner. This finds the fault even where the weights have moved by less than the bound.
+
+At evaluations the learner scores fresh responses of the trained weights, for their KL to the base.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 
@@ -26,9 +28,8 @@ from experiments.engines.base import Engine, Request, Sampling
 from experiments.learner.batching import pad_rows
 from experiments.learner.forward import Tokens
 from experiments.learner.learner import Learner
-from experiments.rollout.conversations import Awaited, Dialogue, Round, converse
-from experiments.rollout.rollouts import response_limit
-from experiments.sample import Completion, PromptedProblem, Sample, judged, own_tokens
+from experiments.rollout.generate import Responder
+from experiments.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for, stream
 
 NEARER = 2  # times nearer to the base than rounding alone explains
@@ -77,6 +78,14 @@ def mismatch(
     )
 
 
+class Scored(NamedTuple):
+    """A response with the engine's log-probs, and whether each token is its own; None: all are."""
+
+    tokens: Sequence[int]
+    logps: Sequence[float]
+    own: list[bool] | None = None
+
+
 class LogprobCheck:
     """Checks the rollout engine at the first step, and every `engine.logprob_check_every` steps.
 
@@ -90,11 +99,13 @@ class LogprobCheck:
         learner: Learner,
         prompts: Sequence[PromptedProblem],
     ) -> None:
+        limit = config.task.max_response_tokens
+        assert limit is not None  # `resolve_defaults` has set it
         self.engine, self.learner, self.prompts = engine, learner, prompts
         self.every = config.engine.logprob_check_every
         self.samples = config.engine.logprob_check_samples
         self.bound = config.engine.logprob_check_bound or BOUNDS[config.model.dtype]
-        self.sampling = Sampling(response_limit(config), config.train.temperature)
+        self.sampling = Sampling(limit, config.train.temperature)
         self.seed = config.seed
         self._last: int | None = None
 
@@ -122,36 +133,19 @@ class LogprobCheck:
         version = self.learner.policy.version
         own = [sample for sample in samples if sample.fresh and sample.origin.version == version]
         own = own[:: max(1, len(own) // self.samples)][: self.samples]  # of all groups
-        if own:
-            prompts = [sample.prompt for sample in own]
-            responses: list[tuple[Sequence[int], Sequence[float]]]
-            responses = [(sample.tokens, sample.logps or ()) for sample in own]
-        else:
-            prompts, responses = self._generate(step)
-        generated = [sample.own for sample in own]
-        tokens = Tokens.pack(
-            [prompt.tokens for prompt in prompts],
-            range(len(prompts)),
-            [tokens for tokens, _ in responses],
-            self.learner.pad,
-            self.learner.model.device,
-            generated,
-        )
-        engine_logps = pad_rows([logps for _, logps in responses], tokens.mask)[tokens.own].cpu()
-        learner_logps = self.learner.logp(tokens)[tokens.own].cpu()
-        base_logps = None
+        prompts = [sample.prompt for sample in own]
+        responses = [Scored(sample.tokens, sample.logps or (), sample.own) for sample in own]
+        if not own:
+            prompts = stream(self.seed, "mismatch", step).choices(self.prompts, k=self.samples)
+            seeds = [[seed_for(self.seed, "mismatch", step, i)] for i in range(self.samples)]
+            request = Request([prompt.tokens for prompt in prompts], seeds, self.sampling)
+            groups = self.engine.generate(request)
+            responses = [Scored(one.tokens, one.logps) for group in groups for one in group]
+        tokens, engine_logp = _packed(self.learner, prompts, range(len(prompts)), responses)
+        learner_logp, base_logp = self.learner.logp(tokens)[tokens.own].cpu(), None
         if self.learner.reference is not None:
-            base_logps = self.learner.ref_logp(tokens)[tokens.own].cpu()
-        return mismatch(engine_logps, learner_logps, self.bound, base_logps)
-
-    def _generate(
-        self, step: int
-    ) -> tuple[list[PromptedProblem], list[tuple[Sequence[int], Sequence[float]]]]:
-        prompts = stream(self.seed, "mismatch", step).choices(self.prompts, k=self.samples)
-        seeds = [[seed_for(self.seed, "mismatch", step, i)] for i in range(self.samples)]
-        request = Request([prompt.tokens for prompt in prompts], seeds, self.sampling)
-        groups = self.engine.generate(request)
-        return prompts, [(one.tokens, one.logps) for group in groups for one in group]
+            base_logp = self.learner.ref_logp(tokens)[tokens.own].cpu()
+        return mismatch(engine_logp, learner_logp, self.bound, base_logp)
 
     def summary(self, mismatch: Mismatch) -> str:
         """Return a line for the log, a warning if the mismatch is beyond rounding."""
@@ -174,84 +168,65 @@ class LogprobCheck:
 NOT_JUDGED = Judgement(Verdict.INFRA_ERROR, 0, 0, 0, "")
 
 
+class PublicTestsOnly:
+    """A judge of public tests alone: hidden tests change neither a conversation nor its KL."""
+
+    def __init__(self, judge: Environment) -> None:
+        self.judge_public, self.version, self.stats = judge.judge, judge.version, judge.stats
+
+    def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
+        """Return the judgements by public tests, and NOT_JUDGED for the others."""
+        public = [one for one in submissions if one.problem.in_order]
+        judged = iter(self.judge_public(public) if public else [])
+        return [next(judged) if one.problem.in_order else NOT_JUDGED for one in submissions]
+
+
 @torch.no_grad()
 def kl_to_base(
-    config: RunConfig,
     step: int,
+    samples: int,
     prompts: Sequence[PromptedProblem],
-    engine: Engine,
-    learner: Learner,
-    bound: float,
-    judge: Environment,
-    dialogue: Dialogue | None = None,
+    responder: Responder,
+    check: LogprobCheck,
 ) -> tuple[float, Mismatch]:
     """Return the KL in nats a response, and the mismatch of the engine's log-probs.
 
-    The engine generates `eval.kl_samples` fresh responses to each prompt at the training
+    The engine of `responder` generates `samples` fresh responses to each prompt at the training
     temperature, so the measure is the same for every algorithm. The KL of a response is k3 summed
     over its tokens, which on-policy is unbiased for the KL of the sequence; the result is the mean
-    over responses. With a `dialogue` a response is a conversation, whose observations are read and
-    have no term; `judge` runs its answers on public tests alone. `bound`: see `Mismatch`.
+    over responses. In conversations observations are read and have no term.
     """
-    prompts = list(prompts)
-    sampling = Sampling(response_limit(config), config.train.temperature)
+    prompts, learner = list(prompts), check.learner
     seeds = [
-        [seed_for(config.seed, "kl", step, row, i) for i in range(config.eval.kl_samples)]
+        [seed_for(check.seed, "kl", step, row, i) for i in range(samples)]
         for row in range(len(prompts))
     ]
-    own: list[list[bool] | None] = []
-    if dialogue is None:
-        groups = engine.generate(Request([p.tokens for p in prompts], seeds, sampling))
-        responses = [completion for group in groups for completion in group]
-    else:
-        responses, own = _conversations(dialogue, prompts, seeds, engine, sampling, judge)
+    judge = PublicTestsOnly(responder.judge)
+    responder = replace(responder, judge=judge, overlap=False)
+    _, generated = responder.respond(prompts, seeds, check.sampling, Origin("policy", step=step))
+    rows = [row for row, group in enumerate(seeds) for _ in group]
+    responses = [Scored(one.tokens, one.logps or (), one.own) for one in generated]
+    tokens, engine_logp = _packed(learner, prompts, rows, responses)
+    logp, ref_logp = learner.logp(tokens), learner.ref_logp(tokens)
+    divergence = float(masked_sum(kl(logp, ref_logp, "k3"), tokens.own).mean())
+    learner_logp, base_logp = (each[tokens.own].cpu() for each in (logp, ref_logp))
+    return divergence, mismatch(engine_logp, learner_logp, check.bound, base_logp)
+
+
+def _packed(
+    learner: Learner,
+    prompts: Sequence[PromptedProblem],
+    prompt_of: Sequence[int],
+    responses: Sequence[Scored],
+) -> tuple[Tokens, torch.Tensor]:
+    """Return responses for the learner, and the engine's log-probs of their own tokens."""
     tokens = Tokens.pack(
         [prompt.tokens for prompt in prompts],
-        [row for row, group in enumerate(seeds) for _ in group],
+        prompt_of,
         [response.tokens for response in responses],
         learner.pad,
         learner.model.device,
-        own,
+        [response.own for response in responses],
     )
-    engine_logps = pad_rows([one.logps for one in responses], tokens.mask)[tokens.own].cpu()
-    logp, ref_logp = learner.logp(tokens), learner.ref_logp(tokens)
-    learner_logps, base_logps = (logps[tokens.own].cpu() for logps in (logp, ref_logp))
-    divergence = float(masked_sum(kl(logp, ref_logp, "k3"), tokens.own).mean())
-    return divergence, mismatch(engine_logps, learner_logps, bound, base_logps)
-
-
-def _conversations(
-    dialogue: Dialogue,
-    prompts: Sequence[PromptedProblem],
-    seeds: Sequence[Sequence[int]],
-    engine: Engine,
-    sampling: Sampling,
-    judge: Environment,
-) -> tuple[list[Completion], list[list[bool] | None]]:
-    """Return len(seeds[i]) conversations on each prompt, flat, and which tokens are answers'."""
-
-    def answering(asked: Round) -> tuple[list[Completion], Awaited]:
-        groups = engine.generate(
-            Request(asked.prompts, asked.seeds, sampling, asked.begun, asked.goes_on)
-        )
-        answers = [answer for group in groups for answer in group]
-        shown = [number for number, problem in enumerate(asked.problems) if problem.in_order]
-        found = judged(
-            [answers[number] for number in shown],
-            [asked.problems[number] for number in shown],
-            judge,
-            dialogue.encoder.tokenizer,
-        )
-        judgements = [NOT_JUDGED] * len(answers)
-        for number, judgement in zip(shown, found, strict=True):
-            judgements[number] = judgement
-        return answers, lambda: judgements
-
-    def hidden(submissions: Sequence[Submission]) -> Awaited:
-        return lambda: [NOT_JUDGED] * len(submissions)
-
-    conversations = converse(
-        dialogue, prompts, seeds, answering, hidden, lambda _: None, engine.release_memory
-    )
-    own = [own_tokens(one.turns) for one in conversations]
-    return [one.completion for one in conversations], own
+    logps = pad_rows([response.logps for response in responses], tokens.mask)
+    return tokens, logps[tokens.own].cpu()

@@ -1,9 +1,13 @@
-"""Errors as users see them: one line, without a traceback."""
+"""Errors as users see them: one line, without a traceback; and commands that print them."""
 
 from __future__ import annotations
 
 import errno
+import sys
+from collections.abc import Callable
+from typing import Any
 
+from envs.command_line import parse_arguments, quiet_when_unread
 from envs.sandbox.base import SandboxError
 
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -35,3 +39,14 @@ def is_full(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in DISK_FULL
     return any(f"(os error {code})" in str(error) for code in DISK_FULL)
+
+
+def command(options: type[Any], main: Callable[[Any], int | None]) -> None:
+    """Call `main` with the key=value arguments of the command line, and exit."""
+    with quiet_when_unread():
+        try:
+            given = parse_arguments(options, sys.argv[1:], doc=sys.modules["__main__"].__doc__)
+            sys.exit(main(given))
+        except (UserError, ValueError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)

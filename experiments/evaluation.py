@@ -1,7 +1,13 @@
 """Evaluation: n judged responses to each problem, one row each.
 
 The random streams depend on the run's seed, the step and whether the temperature is a further one,
-not on the algorithm. The evaluation of the base model is therefore the same in every run of a seed.
+not on the algorithm. The evaluation of the base model is therefore the same in every run of a seed,
+and cached on disk. The key covers all that decides the result: the policy (weights, config, end
+tokens, tokenizer), engine, prompts, tests, sampling, seed, judge, code, libraries and hardware.
+
+A run that reads the result is charged its cost: `time/evaluate_s` and `time/total_s` grow by the
+seconds that it took. Otherwise the first run of a sweep would look slower than the others.
+Evaluation has no other charge.
 """
 
 from __future__ import annotations
@@ -12,9 +18,10 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis.pass_at_k import pass_at_k
 from envs.cache_folder import replace_file
@@ -22,105 +29,193 @@ from envs.environment import Environment, Submission
 from envs.feedback import Feedback
 from envs.judge.extract import as_response
 from envs.problem import Verdict
-from experiments.config.schema import RunConfig
-from experiments.engines.base import Engine, Sampling
-from experiments.rollout.conversations import Dialogue
-from experiments.rollout.generate import Responder, overlaps
-from experiments.rollout.rollouts import response_limit
-from experiments.run_dir.activity import Activity
+from experiments.engines.base import Sampling
+from experiments.rollout.generate import Responder
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample
 from experiments.seeds import seed_for
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("algorithms", "envs", "experiments")  # their code is part of the cache key
 
-    from experiments.build import Parts
+Row = dict[str, Any]  # of evals.parquet
 
 
-def evaluate(
-    config: RunConfig,
-    step: int,
-    prompts: Sequence[PromptedProblem],
-    engine: Engine,
-    judge: Environment,
-    tokenizer: PreTrainedTokenizerBase,
-    progress: Callable[[int], None] | None = None,
-    temperature: float | None = None,
-    activity: Activity | None = None,
-    dialogue: Dialogue | None = None,
-) -> list[dict[str, Any]]:
-    """Return the rows of evals.parquet: `eval.samples` responses to each prompt.
+class Evaluation:
+    """Evaluates the trained weights; `responder` has their engine, and times no phases."""
 
-    `temperature`: one of `eval.further_temperatures`, whose random streams are its own; None:
-    `eval.temperature`. A sample with an infrastructure error keeps its INFRA_ERROR row; metrics
-    leave it out. `activity` shows how far it is. `dialogue`: of conversations, whose rows have
-    further columns.
-    """
-    n = config.eval.samples
-    prompts = list(prompts)  # read from their store once
-    used = config.eval.temperature if temperature is None else temperature
-    sampling = Sampling(response_limit(config), used, config.eval.top_p)
-    purpose = ("eval",) if temperature is None else ("eval", "temperature", temperature)
-    seeds = [
-        [seed_for(config.seed, *purpose, step, row, i) for i in range(n)]
-        for row in range(len(prompts))
-    ]
-    responder = Responder(
-        engine,
-        judge,
-        tokenizer,
-        config.task.reward,
-        overlaps(config),
-        activity=activity,
-        dialogue=dialogue,
-    )
-    origin = Origin("policy", step=step)
-    completions, samples = responder.respond(prompts, seeds, sampling, origin, progress)
-    by_turn = _turn_columns(samples, judge, dialogue) if dialogue else [{}] * len(samples)
-    return [
-        {
-            "step": step,
-            "problem": sample.prompt.problem.name,
-            "sample": i % n,
-            "verdict": str(sample.judgement.verdict),
-            "passed": sample.judgement.passed,
-            "total": sample.judgement.total,
-            "program": sample.judgement.program,
-            "tokens": sample.generated,
-            "entropy": completion.entropy,
-            "truncated": completion.truncated,
-            "difficulty": sample.prompt.problem.difficulty,
-            "tags": ",".join(sample.prompt.problem.tags),
-            "cpu_s": sample.judgement.cpu_s,
-            **by_turn[i],
+    def __init__(
+        self,
+        prompts: Sequence[PromptedProblem],
+        responder: Responder,
+        sampling: Sampling,
+        samples: int,
+        seed: int,
+        ledger: Ledger,
+        base_judge: Callable[[], Environment],
+        cache: Path,
+        facts: object,
+    ) -> None:
+        """`samples`: of a problem. `sampling`: the main one, at `eval.temperature`.
+
+        `base_judge` makes judges for the base, so that the other's state is the same whether an
+        evaluation is computed or read. `facts`: of model and machine, part of the key in `cache`.
+        """
+        self.prompts, self.responder, self.sampling = prompts, responder, sampling
+        self.samples, self.seed, self.ledger = samples, seed, ledger
+        self.base_judge, self.cache, self.facts = base_judge, cache, facts
+
+    def rows(
+        self, step: int, progress: Callable[[int], None], temperature: float | None = None
+    ) -> tuple[list[Row], Path | None]:
+        """Return the rows of evals.parquet, and the file they were read from if they were.
+
+        `temperature`: one of `eval.further_temperatures`, whose random streams are its own; None:
+        `eval.temperature`. A sample with an infrastructure error keeps its INFRA_ERROR row; metrics
+        leave it out.
+        """
+        with self.ledger.phase("evaluate"):
+            if step == 0:
+                return self._base_rows(progress, temperature)
+            rows = self._evaluate(step, self.responder, progress, temperature)
+            recalled_s = self.responder.judge.stats.recalled_s
+            self.ledger.charge_recalled("evaluate", recalled_s)
+            return rows, None
+
+    def _base_rows(
+        self, progress: Callable[[int], None], temperature: float | None
+    ) -> tuple[list[Row], Path | None]:
+        begin, judge = time.monotonic(), self.base_judge()
+        file = self._cache_file(judge.version, temperature)
+        with suppress(OSError, ValueError):
+            cached = json.loads(file.read_text())
+            self.ledger.charge("evaluate", cached["seconds"] - (time.monotonic() - begin))
+            return cached["rows"], file
+        rows = self._evaluate(0, replace(self.responder, judge=judge), progress, temperature)
+        recalled_s = judge.stats.recalled_s
+        self.ledger.charge("evaluate", recalled_s)
+        certain = not any(row["verdict"] == Verdict.INFRA_ERROR for row in rows)
+        if certain and not judge.stats.by_wall_time:
+            with suppress(OSError):  # only later runs would read the file
+                file.parent.mkdir(parents=True, exist_ok=True)
+                seconds = time.monotonic() - begin + recalled_s
+                replace_file(file, json.dumps({"seconds": seconds, "rows": rows}))
+        return rows, None
+
+    def _cache_file(self, judge_version: str, temperature: float | None) -> Path:
+        prompts = hashlib.sha256()
+        for prompt in self.prompts:
+            problem = prompt.problem
+            identity = (prompt.tokens, problem.hash, problem.name, problem.difficulty, problem.tags)
+            prompts.update(repr(identity).encode())
+        dialogue = self.responder.dialogue
+        key = {
+            "engine": self.responder.engine.description,
+            "prompts": prompts.hexdigest(),
+            "sampling": (self.samples, self._sampling(temperature)),
+            "further": temperature is not None,  # its random streams are others
+            "dialogue": dialogue and (dialogue.identity, dialogue.encoder.digest),
+            "seed": self.seed,
+            "judge": judge_version,
+            "code": _code_hash(),
+            "facts": self.facts,
         }
-        for i, (sample, completion) in enumerate(zip(samples, completions, strict=True))
-    ]
+        name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        return self.cache / f"{name}.json"
+
+    def _sampling(self, temperature: float | None) -> Sampling:
+        return (
+            self.sampling
+            if temperature is None
+            else replace(self.sampling, temperature=temperature)
+        )
+
+    def _evaluate(
+        self,
+        step: int,
+        responder: Responder,
+        progress: Callable[[int], None],
+        temperature: float | None,
+    ) -> list[Row]:
+        n, prompts = self.samples, list(self.prompts)  # read from their store once
+        purpose = ("eval",) if temperature is None else ("eval", "temperature", temperature)
+        seeds = [
+            [seed_for(self.seed, *purpose, step, row, i) for i in range(n)]
+            for row in range(len(prompts))
+        ]
+        completions, samples = responder.respond(
+            prompts, seeds, self._sampling(temperature), Origin("policy", step=step), progress
+        )
+        by_turn: Sequence[Row] = [{}] * len(samples)
+        if responder.dialogue:
+            by_turn = turn_columns(samples, responder.judge, responder.dialogue.feedback)
+        return [
+            {
+                "step": step,
+                "problem": sample.prompt.problem.name,
+                "sample": i % n,
+                "verdict": str(sample.judgement.verdict),
+                "passed": sample.judgement.passed,
+                "total": sample.judgement.total,
+                "program": sample.judgement.program,
+                "tokens": sample.generated,
+                "entropy": completion.entropy,
+                "truncated": completion.truncated,
+                "difficulty": sample.prompt.problem.difficulty,
+                "tags": ",".join(sample.prompt.problem.tags),
+                "cpu_s": sample.judgement.cpu_s,
+                **by_turn[i],
+            }
+            for i, (sample, completion) in enumerate(zip(samples, completions, strict=True))
+        ]
 
 
-def _turn_columns(
-    samples: Sequence[Sample], judge: Environment, dialogue: Dialogue
-) -> list[dict[str, Any]]:
-    """Return the columns of evals.parquet that conversations add: what each answer was worth."""
+@cache
+def _code_hash() -> str:
+    digest = hashlib.sha256()
+    for file in sorted(f for package in PACKAGES for f in (ROOT / package).rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def turn_columns(samples: Sequence[Sample], judge: Environment, feedback: Feedback) -> list[Row]:
+    """Return the columns of evals.parquet that conversations add: what each answer was worth.
+
+    A conversation needs no hidden verdict of an answer before the last, and no public one of the
+    last answer that was left, so these are found now. "": there are no public tests.
+    """
     columns = []
-    by_sample = turn_verdicts(samples, judge, dialogue.feedback)
-    for sample, verdicts in zip(samples, by_sample, strict=True):
-        programs = [turn.public.program for turn in sample.turns[:-1] if turn.public is not None]
+    missing: list[tuple[list[str], int, Submission]] = []  # verdicts, place, what finds it
+    for sample in samples:
+        problem, judgement = sample.prompt.problem, sample.judgement
+        publics = [turn.public for turn in sample.turns]
+        known = [one.program for one in publics[:-1] if one is not None]
+        programs = [*known, judgement.program]
+        public = ["" if one is None else str(one.verdict) for one in publics]
+        hidden = [*[""] * (len(publics) - 1), str(judgement.verdict)]
+        for tests, verdicts in ((feedback.public(problem), public), (problem, hidden)):
+            for place, program in enumerate(programs):
+                if tests is not None and not verdicts[place]:
+                    text = as_response(program) if program else ""
+                    missing.append((verdicts, place, Submission(tests, text)))
         columns.append(
             {
                 "turns": len(sample.turns),
-                "turn_verdicts": [str(verdict) for _, verdict in verdicts],
-                "turn_public": ["" if public is None else str(public) for public, _ in verdicts],
-                "turn_programs": [*programs, sample.judgement.program],
+                "turn_verdicts": hidden,
+                "turn_public": public,
+                "turn_programs": programs,
                 "turn_tokens": [turn.answer for turn in sample.turns],
                 "observations": [turn.text for turn in sample.turns[:-1]],
                 "observation_tokens": len(sample.tokens) - sample.generated,
             }
         )
+    judged = judge.judge([submission for _, _, submission in missing])
+    for (verdicts, place, _), judgement in zip(missing, judged, strict=True):
+        verdicts[place] = str(judgement.verdict)
     return columns
 
 
-def pass_at_each(ks: Sequence[int], rows: Sequence[dict[str, Any]]) -> dict[int, float]:
+def pass_at_each(ks: Sequence[int], rows: Sequence[Row]) -> dict[int, float]:
     """Return k → mean pass@k over problems with k samples, without infrastructure errors."""
     by_problem: dict[str, list[bool]] = {}
     for row in rows:
@@ -135,136 +230,3 @@ def pass_at_each(ks: Sequence[int], rows: Sequence[dict[str, Any]]) -> dict[int,
         ]
         scores[k] = statistics.fmean(estimates) if estimates else float("nan")
     return scores
-
-
-def turn_verdicts(
-    samples: Sequence[Sample], judge: Environment, feedback: Feedback
-) -> list[list[tuple[Verdict | None, Verdict]]]:
-    """Return for each answer of each sample its verdicts by the public and the hidden tests.
-
-    A conversation needs no hidden verdict of an answer before the last, and no public one of the
-    last answer that was left, so these are found now. None: there are no public tests.
-    """
-    found: list[list[list[Verdict | None]]] = []
-    missing: list[tuple[list[Verdict | None], int, Submission]] = []
-    for sample in samples:
-        problem, last = sample.prompt.problem, len(sample.turns) - 1
-        rows: list[list[Verdict | None]] = []
-        for place, turn in enumerate(sample.turns):
-            hidden = sample.judgement if place == last else None
-            row: list[Verdict | None] = [
-                None if one is None else one.verdict for one in (turn.public, hidden)
-            ]
-            program = (hidden or turn.public or sample.judgement).program
-            for which, tests in enumerate((feedback.public(problem), problem)):
-                if row[which] is None and tests is not None:
-                    text = as_response(program) if program else ""
-                    missing.append((row, which, Submission(tests, text)))
-            rows.append(row)
-        found.append(rows)
-    judged = judge.judge([submission for _, _, submission in missing])
-    for (row, which, _), judgement in zip(missing, judged, strict=True):
-        row[which] = judgement.verdict
-    return [[_both(row) for row in rows] for rows in found]
-
-
-def _both(row: Sequence[Verdict | None]) -> tuple[Verdict | None, Verdict]:
-    public, hidden = row
-    assert hidden is not None, "every problem has hidden tests"
-    return public, hidden
-
-
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("algorithms", "envs", "experiments")  # their code is part of the cache key
-
-
-def evaluate_base(
-    config: RunConfig,
-    parts: Parts,
-    info: dict[str, Any],
-    progress: Callable[[int], None],
-    temperature: float | None = None,
-) -> tuple[list[dict[str, Any]], Path | None]:
-    """Return the rows of step 0, and the file they were read from; None: they were computed.
-
-    `temperature`: as of `evaluate`.
-    """
-    begin, judge = time.monotonic(), parts.environments.make()
-    file = _cache_file(config, parts, judge, info, temperature)
-    cached = _read(file)
-    if cached:
-        parts.ledger.charge("evaluate", cached["seconds"] - (time.monotonic() - begin))
-        return cached["rows"], file
-    rows = evaluate(
-        config,
-        0,
-        parts.eval_prompts,
-        parts.eval_engine,
-        judge,
-        parts.tokenizer,
-        progress,
-        temperature,
-        parts.ledger.activity,
-        parts.eval_dialogue,
-    )
-    recalled_s = judge.stats.recalled_s
-    parts.ledger.charge("evaluate", recalled_s)
-    certain = not any(row["verdict"] == Verdict.INFRA_ERROR for row in rows)
-    if certain and not judge.stats.by_wall_time:
-        _write(file, {"seconds": time.monotonic() - begin + recalled_s, "rows": rows})
-    return rows, None
-
-
-def _cache_file(
-    config: RunConfig,
-    parts: Parts,
-    judge: Environment,
-    info: dict[str, Any],
-    temperature: float | None,
-) -> Path:
-    prompts = hashlib.sha256()
-    for prompt in parts.eval_prompts:
-        problem = prompt.problem
-        identity = (prompt.tokens, problem.hash, problem.name, problem.difficulty, problem.tags)
-        prompts.update(repr(identity).encode())
-    evaluation, model, dialogue = config.eval, config.model, parts.eval_dialogue
-    key = {
-        "policy": info["policy"],
-        "engine": (parts.eval_engine.description, config.engine.batch_size),
-        "prompts": prompts.hexdigest(),
-        "sampling": (
-            evaluation.samples,
-            evaluation.temperature if temperature is None else temperature,
-            evaluation.top_p,
-            config.task.max_response_tokens,
-        ),
-        "further": temperature is not None,  # its random streams are others
-        "dialogue": dialogue and (dialogue.identity, dialogue.encoder.digest),
-        "seed": config.seed,
-        "judge": judge.version,
-        "code": _code_hash(),
-        "machine": (info["versions"], info["hardware"], model.device, model.dtype, model.threads),
-    }
-    name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
-    return Path(config.output_dir) / ".cache" / "base" / f"{name}.json"
-
-
-@cache
-def _code_hash() -> str:
-    digest = hashlib.sha256()
-    for file in sorted(f for package in PACKAGES for f in (ROOT / package).rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    with suppress(OSError, ValueError):
-        return json.loads(file.read_text())
-    return None
-
-
-def _write(file: Path, result: dict[str, Any]) -> None:
-    """A failure to write does not end the run: only later runs would read the file."""
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, json.dumps(result))

@@ -65,7 +65,7 @@ def train(
         return trainer.train(config, folder, label, in_sweep=in_sweep)
     if torchrun_ranks() > 1 or config.runtime.name == "torchrun":
         return _train_on_rank(config, folder, label)
-    from experiments.config.dependencies import set_ray_environment
+    from experiments.config.preflight import set_ray_environment
 
     set_ray_environment(config.runtime.address)  # which Ray reads as it is imported
     from experiments.runtime.ray import Ray
@@ -179,18 +179,18 @@ def run_alone(config: RunConfig, folder: Path | None = None) -> int:
 def resume(arguments: Sequence[str]) -> int:
     """Resume the run in resume=FOLDER, with overrides of keys that may change. Raises UserError."""
     from experiments.config.preflight import check_before_start
-    from experiments.config.resume import is_finished, named_folder, resumed_config
+    from experiments.config.resume import is_finished, resumed_config
     from experiments.run_dir.atomic_files import check_unlocked
     from experiments.run_dir.provenance import changes
 
     words = [argument for argument in arguments if argument.startswith("resume=")]
-    folder = named_folder(words[-1])
+    folder = Path(words[-1].partition("=")[2])
     config = resumed_config(folder, [a for a in arguments if a not in words])
     if is_finished(folder, config):
         print(f"already finished; steps=N extends it\nrun folder: {folder}")
         return 0
     check_unlocked(folder)
     check_before_start([config])
-    if is_rank_zero() and (kinds := changes(folder, config)):
+    if is_rank_zero() and (kinds := changes(folder)):
         print(f"WARNING: the steps so far are of other {', '.join(kinds)}", file=sys.stderr)
     return run_alone(config, folder)

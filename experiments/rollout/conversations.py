@@ -4,60 +4,43 @@ A conversation ends when an answer passes the tests that its problem's statement
 `turns` answers. Its last answer alone is judged by the hidden tests. With one turn nothing is
 observed.
 
-A large batch is divided into parts, of which two take turns: while one's answers are judged, the
-other's are generated. Parts, the order of their answers and of the judge's submissions depend on
-counts and verdicts and never on time. An answer depends on its seed and its context alone, up to
-the rounding of its neighbours in a batch and of what the engine keeps. So the same conversation is
-made again to the same bits.
+A large batch is cut into parts, one after the other. Parts depend on counts and never on time. An
+answer depends on its seed and its context alone, up to the rounding of its neighbours in a batch
+and of what the engine keeps, so the same conversation is generated again to the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from transformers import PreTrainedTokenizerBase
 
 from envs.environment import Submission
 from envs.feedback import MAX_PIECE_CHARS, Feedback
 from envs.judge.extract import as_response
 from envs.problem import Judgement, Problem, Verdict
+from experiments.config.schema import RunConfig
+from experiments.engines.base import Request, Sampling
 from experiments.errors import UserError
 from experiments.rollout.observations import ObservationEncoder
 from experiments.run_dir.flops import Text
 from experiments.sample import Completion, PromptedProblem, Sample, Turn
 from experiments.seeds import seed_for
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from experiments.config.schema import RunConfig
-
 # of each text that an observation quotes: the first with which it fits
 PIECE_CHARS = (MAX_PIECE_CHARS, 150, 75, 40)
 
 Awaited = Callable[[], list[Judgement]]  # waits for judgements
-
-
-@dataclass(frozen=True)
-class Round:
-    """One answer of each of some conversations, in groups by prompt."""
-
-    prompts: Sequence[Sequence[int]]
-    seeds: Sequence[Sequence[int]]  # of each prompt's answers
-    problems: Sequence[Problem]  # flat: what each answer is judged by
-    begun: Sequence[Sequence[Sequence[int]]] | None = None  # tokens between prompt and answer
-    goes_on: bool = False  # whether another round may follow that goes on from keys and values
-
-
-# The answers of a round, flat, and what waits for their judgements
-Answering = Callable[[Round], tuple[list[Completion], Awaited]]
+# (request, problem that judges each answer) → answers, flat, and their judgements
+Answering = Callable[[Request, Sequence[Problem]], tuple[list[Completion], Awaited]]
 
 
 @dataclass(frozen=True)
 class Dialogue:
-    """How a conversation goes on after a failed answer."""
+    """How a conversation continues after a failed answer."""
 
     turns: int  # most answers
     feedback: Feedback
@@ -111,17 +94,8 @@ class Conversation:
     logps: list[float] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     answers: list[Completion] = field(default_factory=list)
-    judgement: Judgement | None = None  # of the last answer, by the tests that judged it
-
-    @property
-    def verdict(self) -> Verdict:
-        assert self.judgement is not None, "no answer was judged"
-        return self.judgement.verdict
-
-    @property
-    def program(self) -> str:
-        assert self.judgement is not None, "no answer was judged"
-        return self.judgement.program
+    judgements: list[Judgement] = field(default_factory=list)  # of its answers
+    ended: bool = False
 
     def seed_of(self, turn: int) -> int:
         """Return the seed of an answer; the first has that of a response of one answer."""
@@ -132,17 +106,19 @@ class Conversation:
         self.tokens += completion.tokens
         self.logps += completion.logps
         self.answers.append(completion)
-        self.judgement = judgement
+        self.judgements.append(judgement)
 
     def observe(self, tokens: Sequence[int], text: str) -> None:
         """Add what is observed after the last answer."""
-        self.turns.append(Turn(len(self.answers[-1].tokens), len(tokens), self.judgement, text))
+        length, judgement = len(self.answers[-1].tokens), self.judgements[-1]
+        self.turns.append(Turn(length, len(tokens), judgement, text))
         self.tokens += tokens
         self.logps += [0.0] * len(tokens)
 
-    def end(self, public: Judgement | None) -> None:
+    def end(self, public: Judgement | None = None) -> None:
         """Add the last turn. `public`: the judgement of its answer by the public tests."""
         self.turns.append(Turn(len(self.answers[-1].tokens), public=public))
+        self.ended = True
 
     @property
     def completion(self) -> Completion:
@@ -161,6 +137,7 @@ def converse(
     dialogue: Dialogue,
     prompts: Sequence[PromptedProblem],
     seeds: Sequence[Sequence[int]],
+    sampling: Sampling,
     answering: Answering,
     judge: Callable[[Sequence[Submission]], Awaited],
     ended: Callable[[int], None],
@@ -168,24 +145,37 @@ def converse(
 ) -> list[Conversation]:
     """Return len(seeds[i]) conversations on each prompt, flat, their last answers judged.
 
-    Two parts of the batch take turns: while one's answers are judged, the other's are generated.
     `judge` judges by the hidden tests what passed the public ones. `ended` gets the number of
     conversations that have ended since it was called last. `release` releases what the engine keeps
-    of two parts.
+    of a part.
     """
     groups = [
         [Conversation(prompt, seed) for seed in group]
         for prompt, group in zip(prompts, seeds, strict=True)
     ]
-    parts = _parts(groups, dialogue.part)
-    for first in range(0, len(parts), 2):
-        pair = parts[first : first + 2]
-        going = [_converse(dialogue, part, answering, judge, ended) for part in pair]
-        try:
-            while going:
-                going = [one for one in going if next(one, True) is None]
-        finally:
-            release()
+    for part in _parts(groups, dialogue.part):
+        passed: list[tuple[list[Conversation], Awaited]] = []
+        open_groups: Sequence[Sequence[Conversation]] = part
+        part_prompts = [group[0].prompt.tokens if group else () for group in part]
+        for turn in range(1, dialogue.turns + 1):
+            going = [one for group in open_groups for one in group]
+            found = _answer(dialogue, part_prompts, open_groups, turn, sampling, answering)
+            if found:  # judged by the hidden tests while others answer again
+                submissions = [
+                    Submission(one.prompt.problem, as_response(one.judgements[-1].program))
+                    for one in found
+                ]
+                passed.append((found, judge(submissions)))
+            open_groups = [[one for one in group if not one.ended] for group in open_groups]
+            further = [one for group in open_groups for one in group]
+            _observe(dialogue, further)
+            ended(len(going) - len(further))
+            if not further:
+                break
+        for conversations, judgements in passed:
+            for one, judgement in zip(conversations, judgements(), strict=True):
+                one.judgements[-1] = judgement
+        release()
     return [one for group in groups for one in group]
 
 
@@ -204,62 +194,39 @@ def _parts(
     return parts
 
 
-def _converse(
-    dialogue: Dialogue,
-    groups: Sequence[Sequence[Conversation]],
-    answering: Answering,
-    judge: Callable[[Sequence[Submission]], Awaited],
-    ended: Callable[[int], None],
-) -> Iterator[None]:
-    """Lead a part's conversations to their ends; yield while its answers are judged."""
-    prompts = [group[0].prompt.tokens if group else () for group in groups]
-    finals: list[tuple[list[Conversation], Awaited]] = []
-    for turn in range(1, dialogue.turns + 1):
-        going = [one for group in groups for one in group]
-        asked = _round(dialogue, prompts, groups, turn)
-        answers, judged = answering(asked)
-        yield
-        passed, further = [], []
-        for one, by, answer, found in zip(going, asked.problems, answers, judged(), strict=True):
-            one.answer(answer, found)
-            if by is one.prompt.problem or one.verdict is Verdict.INFRA_ERROR:
-                one.end(None)
-            elif one.verdict is Verdict.ACCEPTED:
-                passed.append(one)
-            else:
-                further.append(one)
-        if passed:  # by the hidden tests; these answers are their last
-            submissions = [Submission(o.prompt.problem, as_response(o.program)) for o in passed]
-            finals.append((passed, judge(submissions)))
-        _observe(dialogue, further)
-        ended(len(going) - len(further))
-        if not further:
-            break
-        goes_on = set(map(id, further))
-        groups = [[one for one in group if id(one) in goes_on] for group in groups]
-    for passed, judged in finals:
-        for one, found in zip(passed, judged(), strict=True):
-            one.end(one.judgement)
-            one.judgement = found
-
-
-def _round(
+def _answer(
     dialogue: Dialogue,
     prompts: Sequence[Sequence[int]],
     groups: Sequence[Sequence[Conversation]],
     turn: int,
-) -> Round:
-    """Return what is asked for next; the last answers are judged by the problems themselves."""
-    going, goes_on = [one for group in groups for one in group], turn < dialogue.turns
-    public = [dialogue.feedback.public(o.prompt.problem) if goes_on else None for o in going]
-    return Round(
+    sampling: Sampling,
+    answering: Answering,
+) -> list[Conversation]:
+    """Add an answer to each conversation and end those that need no other.
+
+    Returns those that passed the public tests: the hidden tests have to judge them.
+    """
+    going, more = [one for group in groups for one in group], turn < dialogue.turns
+    public = [dialogue.feedback.public(one.prompt.problem) if more else None for one in going]
+    problems = [tests or one.prompt.problem for one, tests in zip(going, public, strict=True)]
+    request = Request(
         prompts,
         seeds=[[one.seed_of(turn) for one in group] for group in groups],
-        problems=[tests or o.prompt.problem for o, tests in zip(going, public, strict=True)],
-        begun=[[tuple(o.tokens) for o in group] for group in groups] if turn > 1 else None,
+        sampling=sampling,
+        begun=[[tuple(one.tokens) for one in group] for group in groups] if turn > 1 else None,
         # All foreign conversations are one part, whose keys and values may be too many to keep.
-        goes_on=goes_on and dialogue.feedback.kind != "foreign",
+        keep=more and dialogue.feedback.kind != "foreign",
     )
+    answers, judgements = answering(request, problems)
+    passed = []
+    for one, tests, answer, judgement in zip(going, public, answers, judgements(), strict=True):
+        one.answer(answer, judgement)
+        if tests is None or tests is one.prompt.problem or judgement.verdict is Verdict.INFRA_ERROR:
+            one.end()
+        elif judgement.verdict is Verdict.ACCEPTED:
+            one.end(judgement)
+            passed.append(one)
+    return passed
 
 
 def _observe(dialogue: Dialogue, failed: Sequence[Conversation]) -> None:
@@ -273,10 +240,8 @@ def _observe(dialogue: Dialogue, failed: Sequence[Conversation]) -> None:
             found = (other for other in others if other.prompt.problem.name != name)
             foreign = next(found, None)
             source, feedback = (foreign, feedback) if foreign else (one, dialogue.withheld)
-        assert source.judgement is not None
-        texts.append(
-            observation_text(dialogue.encoder, feedback, source.prompt.problem, source.judgement)
-        )
+        problem, judgement = source.prompt.problem, source.judgements[-1]
+        texts.append(observation_text(dialogue.encoder, feedback, problem, judgement))
     for one, text in zip(failed, texts, strict=True):
         one.observe(*dialogue.encoder.encode(text, cut_off=one.answers[-1].truncated))
 

@@ -1,133 +1,38 @@
-"""A thread that judges responses while others are generated."""
+"""Generate responses, judge them and compute rewards; judging may overlap with generation.
+
+Overlapping changes no sample: the engine generates as it would alone, and verdicts and counts do
+not depend on the order of submissions. If one core has to do both, they take turns, which costs
+less CPU time (`docs/reference/judging.md`).
+"""
 
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
 from itertools import accumulate
-from types import TracebackType
-from typing import TYPE_CHECKING
+
+from transformers import PreTrainedTokenizerBase
 
 from envs.environment import Environment, IncrementalEnvironment, Submission
-from envs.problem import Judgement
+from envs.problem import Judgement, Problem
 from envs.reward import RewardConfig
 from envs.sandbox.pool import default_workers
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, FinishedResponse, Request, Sampling
 from experiments.policy.loading import pick_device
-from experiments.rollout.conversations import Awaited, Dialogue, Round, converse
+from experiments.rollout.conversations import Awaited, Dialogue, converse
 from experiments.run_dir.activity import Activity
 from experiments.run_dir.interrupts import defer_interrupts
 from experiments.run_dir.ledger import Ledger
-from experiments.sample import (
-    Completion,
-    Origin,
-    PromptedProblem,
-    Sample,
-    judged,
-    rewarded_samples,
-    texts_of,
-)
+from experiments.sample import Completion, Origin, PromptedProblem, Sample, rewarded_samples
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-JOIN_S = 0.2  # interval between requests to a running judge to stop
+ABANDON_EVERY_S = 0.2  # interval between requests to a running judge to stop
 
 Numbered = Sequence[tuple[int, Submission]]
-
-
-class JudgingThread:
-    """Judge submitted responses in a thread, in one session of the judge.
-
-    Use it as a context manager. The judge belongs to the thread until the block is left, by which
-    time the thread has ended. If an exception leaves the block, running programs are abandoned.
-    Of several threads each waits for the one before it, so that one session is open at a time.
-    """
-
-    def __init__(
-        self, judge: IncrementalEnvironment, activity: Activity, after: JudgingThread | None = None
-    ) -> None:
-        self._activity = activity  # shows the number of judged responses
-        self.busy_s = 0.0  # wall time with something to judge
-        self._judge, self._after = judge, after
-        self._judged: dict[int, Judgement] = {}
-        self._batches: queue.SimpleQueue[Numbered | None] = queue.SimpleQueue()
-        self._error: BaseException | None = None
-        self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="judge", daemon=True)
-
-    def __enter__(self) -> JudgingThread:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with (
-            defer_interrupts()
-        ):  # an interrupt waits, or the judge would be left with a sandbox that is closed
-            self._stopped = kind is not None
-            self._batches.put(None)
-            while self._thread.is_alive():
-                if self._stopped:
-                    self._judge.abandon()
-                self._thread.join(JOIN_S)
-
-    def submit(self, submissions: Numbered) -> None:
-        """Queue numbered submissions. Raises the judge's exception, if it has failed."""
-        if self._error is not None:
-            raise self._error
-        self._batches.put(submissions)
-
-    def end(self) -> None:
-        """Say that nothing more will be submitted."""
-        self._batches.put(None)
-
-    def judgements(self) -> list[Judgement]:
-        """Wait for all judgements and return them in order. Raises as `submit` does."""
-        self.end()
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return [self._judged[index] for index in range(len(self._judged))]
-
-    def _run(self) -> None:
-        if self._after is not None:
-            self._after._thread.join()
-            self._after = None
-        try:
-            with closing(self._judge.open_session()) as session:
-                while (batch := self._next_batch()) is not None and not self._stopped:
-                    begin = time.monotonic()
-                    self._judged.update(session.judge(batch))
-                    self._activity.judged = len(self._judged)
-                    self.busy_s += time.monotonic() - begin
-                if not self._stopped:
-                    begin = time.monotonic()
-                    self._judged.update(session.finish())
-                    self.busy_s += time.monotonic() - begin
-        except BaseException as error:
-            self._error = error
-
-    def _next_batch(self) -> Numbered | None:
-        """Wait for a batch and return all that is queued; None at the end."""
-        batch = self._batches.get()
-        while batch is not None and not self._batches.empty():
-            more = self._batches.get()
-            if more is None:
-                self._batches.put(None)
-                break
-            batch = [*batch, *more]
-        return batch
 
 
 def overlaps(config: RunConfig) -> bool:
@@ -146,7 +51,7 @@ class Responder:
     reward: RewardConfig
     overlap: bool
     ledger: Ledger | None = None  # times the generate and judge phases; None: the caller does
-    activity: Activity | None = None  # shows how far it is
+    activity: Activity = field(default_factory=Activity)  # shows how far it is
     dialogue: Dialogue | None = None  # of conversations; None: a response is one answer
 
     def respond(
@@ -155,7 +60,7 @@ class Responder:
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
         origin: Origin,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], None] = lambda count: None,
     ) -> tuple[list[Completion], list[Sample]]:
         """Return len(seeds[i]) responses to each prompts[i], flat, and their samples.
 
@@ -164,134 +69,189 @@ class Responder:
         owners = [p for p, group in zip(prompts, seeds, strict=True) for _ in group]
         if not owners:
             return [], []
-        if self.dialogue is not None:
-            return self._converse(self.dialogue, prompts, seeds, sampling, origin, progress)
-        tokens, problems = [p.tokens for p in prompts], [owner.problem for owner in owners]
         with Judging(self) as judging:
-            completions, judgements = self._answer(
-                Round(tokens, seeds, problems), judging, sampling, progress
-            )
-            found = judgements()
-        return completions, rewarded_samples(owners, completions, found, self.reward, origin)
-
-    def _converse(
-        self,
-        dialogue: Dialogue,
-        prompts: Sequence[PromptedProblem],
-        seeds: Sequence[Sequence[int]],
-        sampling: Sampling,
-        origin: Origin,
-        progress: Callable[[int], None] | None,
-    ) -> tuple[list[Completion], list[Sample]]:
-        """Return whole conversations in the place of responses."""
-        with Judging(self) as judging:
+            if self.dialogue is None:
+                request = Request([p.tokens for p in prompts], seeds, sampling)
+                problems = [owner.problem for owner in owners]
+                completions, found = self._answer(request, problems, judging, progress)
+                return completions, rewarded_samples(
+                    owners, completions, found(), self.reward, origin
+                )
             conversations = converse(
-                dialogue,
+                self.dialogue,
                 prompts,
                 seeds,
-                lambda asked: self._answer(asked, judging, sampling),
-                judging.judge,
-                progress or (lambda _: None),
+                sampling,
+                lambda request, problems: self._answer(request, problems, judging),
+                lambda submissions: judging.start(submissions).wait,
+                progress,
                 self.engine.release_memory,
             )
         completions = [one.completion for one in conversations]
-        judgements = [one.judgement for one in conversations]
-        samples = rewarded_samples(
-            [one.prompt for one in conversations],
-            completions,
-            [found for found in judgements if found is not None],
-            self.reward,
-            origin,
-            [tuple(one.turns) for one in conversations],
+        judgements = [one.judgements[-1] for one in conversations]
+        turns = [tuple(one.turns) for one in conversations]
+        return completions, rewarded_samples(
+            owners, completions, judgements, self.reward, origin, turns
         )
-        return completions, samples
 
     def _answer(
         self,
-        asked: Round,
+        request: Request,
+        problems: Sequence[Problem],
         judging: Judging,
-        sampling: Sampling,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], None] = lambda count: None,
     ) -> tuple[list[Completion], Awaited]:
-        """Return a round's answers, flat, and a function that waits for their judgements."""
-        activity, problems = self.activity or Activity(), asked.problems
-        self.engine.on_tokens = activity.draw
-        request = Request(asked.prompts, asked.seeds, sampling, asked.begun, asked.goes_on)
-        first_index = [0, *accumulate(map(len, asked.seeds))]  # of each prompt's answers
-        thread = judging.open_thread()
-        submitted: set[int] = set()
+        """Return the answers to a request, flat, and a function that waits for their judgements."""
+        self.engine.on_tokens = self.activity.draw
+        first_index = [0, *accumulate(map(len, request.seeds))]  # of each prompt's answers
+        session, submitted = judging.start(), set[int]()
 
         def submit(numbered: Sequence[tuple[int, Completion]]) -> None:
-            assert thread is not None
-            texts = texts_of([completion for _, completion in numbered], self.tokenizer)
+            texts = self.tokenizer.batch_decode(
+                [list(completion.tokens) for _, completion in numbered], skip_special_tokens=True
+            )
             pairs = zip(numbered, texts, strict=True)
-            thread.submit([(i, Submission(problems[i], text)) for (i, _), text in pairs])
+            session.submit([(i, Submission(problems[i], text)) for (i, _), text in pairs])
+            submitted.update(i for i, _ in numbered)
 
-        def hand_out(responses: Sequence[FinishedResponse]) -> None:
-            if thread is not None and responses:
-                numbered = [(first_index[prompt] + n, c) for prompt, n, c in responses]
-                submit(numbered)
-                submitted.update(index for index, _ in numbered)
-            activity.advance(len(responses))
-            if progress:
-                progress(len(responses))
+        def finished(responses: Sequence[FinishedResponse]) -> None:
+            if self.overlap and responses:
+                submit([(first_index[prompt] + n, one) for prompt, n, one in responses])
+            self.activity.advance(len(responses))
+            progress(len(responses))
 
-        with self.phase("generate"):
-            activity.expect(len(problems), "responses")
-            completions = [
-                answer for group in self.engine.generate(request, hand_out) for answer in group
-            ]
-        if thread is None:
-            with self.phase("judge"):
-                activity.expect(len(problems), "responses")
-                found = judged(completions, problems, self.judge, self.tokenizer)
-            return completions, lambda: found
-        if missing := [(i, c) for i, c in enumerate(completions) if i not in submitted]:
+        with self.ledger.phase("generate") if self.ledger else nullcontext():
+            self.activity.expect(len(problems), "responses")
+            groups = self.engine.generate(request, finished)
+        completions = [completion for group in groups for completion in group]
+        if missing := [pair for pair in enumerate(completions) if pair[0] not in submitted]:
             submit(missing)
-        thread.end()
-        return completions, partial(judging.wait, thread)
-
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        """Charge a block to this phase, if there is a ledger."""
-        return self.ledger.phase(name) if self.ledger else nullcontext()
+        session.end()
+        return completions, session.wait
 
 
-class Judging(ExitStack):
-    """One batch's judging: in threads beside the engine, one after the other, or at once.
+class Judging:
+    """The judging of one call of `respond`, one session after the other.
 
-    Sessions of the judge are in the order in which they are asked for, whether in threads or not.
+    If it overlaps, it works in a thread beside the engine; else when judgements are waited for. Use
+    it as a context manager: the judge belongs to the thread until the block is left. If an
+    exception leaves the block, running programs are abandoned.
     """
 
     def __init__(self, responder: Responder) -> None:
-        super().__init__()
-        self.responder = responder
-        self._last: JudgingThread | None = None
+        self.judge, self.activity = responder.judge, responder.activity
+        self.ledger = responder.ledger
+        overlaps = responder.overlap and isinstance(self.judge, IncrementalEnvironment)
+        self.thread = ThreadPoolExecutor(1, "judge") if overlaps else None
+        self.stopped = False
+        self.sessions: list[ThreadSession] = []
 
-    def open_thread(self) -> JudgingThread | None:
-        """Return a thread that judges after all before it; None if judging is not to overlap."""
-        at = self.responder
-        if not (at.overlap and isinstance(at.judge, IncrementalEnvironment)):
-            return None
-        thread = JudgingThread(at.judge, at.activity or Activity(), self._last)
-        self._last = self.enter_context(thread)
-        return thread
+    def __enter__(self) -> Judging:
+        return self
 
-    def judge(self, submissions: Sequence[Submission]) -> Awaited:
-        """Judge programs; the function that is returned waits for the judgements."""
-        thread = self.open_thread()
-        if thread is None:
-            with self.responder.phase("judge"):
-                found = self.responder.judge.judge(submissions)
-            return lambda: found
-        thread.submit(list(enumerate(submissions)))
-        thread.end()
-        return partial(self.wait, thread)
+    def __exit__(self, error: object, *_: object) -> None:
+        if self.thread is None:
+            return
+        with defer_interrupts():  # or the judge would be left with a closed sandbox
+            self.stopped = error is not None
+            for session in self.sessions:
+                session.end()
+            pending = {session.future for session in self.sessions}
+            while self.stopped and pending:
+                assert isinstance(self.judge, IncrementalEnvironment)
+                self.judge.abandon()
+                pending = wait(pending, ABANDON_EVERY_S).not_done
+            self.thread.shutdown()
 
-    def wait(self, thread: JudgingThread) -> list[Judgement]:
-        """Return a thread's judgements, and charge its work and the time until it is done."""
-        ledger = self.responder.ledger
+    def start(self, submissions: Sequence[Submission] | None = None) -> Session:
+        """Start a session, which is complete if its `submissions` are given."""
+        session: Session
+        if self.thread is None:
+            session = Session(self)
+        else:
+            session = ThreadSession(self, self.thread)
+            self.sessions.append(session)
+        if submissions is not None:
+            session.submit(list(enumerate(submissions)))
+            session.end()
+        return session
+
+
+class Session:
+    """Submissions that are judged together, once their judgements are waited for."""
+
+    def __init__(self, judging: Judging) -> None:
+        self.judging = judging
+        self.submissions: dict[int, Submission] = {}
+
+    def submit(self, submissions: Numbered) -> None:
+        """Take numbered submissions."""
+        self.submissions.update(submissions)
+
+    def end(self) -> None:
+        """Note that nothing more will be submitted."""
+
+    def wait(self) -> list[Judgement]:
+        """Return all judgements in the order of their numbers."""
+        judging, submissions = self.judging, sorted(self.submissions.items())
+        with judging.ledger.phase("judge") if judging.ledger else nullcontext():
+            judging.activity.expect(len(submissions), "responses")
+            return judging.judge.judge([submission for _, submission in submissions])
+
+
+class ThreadSession(Session):
+    """Submissions that a thread judges as they come, in one session of the judge."""
+
+    def __init__(self, judging: Judging, thread: ThreadPoolExecutor) -> None:
+        super().__init__(judging)
+        self.batches: queue.SimpleQueue[Numbered | None] = queue.SimpleQueue()
+        self.busy_s = 0.0  # wall time with something to judge
+        self.future: Future[list[Judgement]] = thread.submit(self._judge)
+
+    def submit(self, submissions: Numbered) -> None:
+        """Queue numbered submissions. Raises the judge's exception, if it has failed."""
+        if self.future.done():
+            self.future.result()
+        self.batches.put(submissions)
+
+    def end(self) -> None:
+        """Note that nothing more will be submitted."""
+        self.batches.put(None)
+
+    def wait(self) -> list[Judgement]:
+        """Return all judgements, and charge the work and the time until it is done."""
+        ledger = self.judging.ledger
         with ledger.waiting("judge") if ledger else nullcontext():
-            judgements = thread.judgements()
+            judgements = self.future.result()
         if ledger:
-            ledger.work("judge", thread.busy_s)
+            ledger.work("judge", self.busy_s)
         return judgements
+
+    def _judge(self) -> list[Judgement]:
+        judged: dict[int, Judgement] = {}
+        judge = self.judging.judge
+        assert isinstance(judge, IncrementalEnvironment)
+        if self.judging.stopped:
+            return []
+        with closing(judge.open_session()) as session:
+            while (batch := self._next_batch()) is not None and not self.judging.stopped:
+                begin = time.monotonic()
+                judged.update(session.judge(batch))
+                self.judging.activity.judged = len(judged)
+                self.busy_s += time.monotonic() - begin
+            if not self.judging.stopped:
+                begin = time.monotonic()
+                judged.update(session.finish())
+                self.busy_s += time.monotonic() - begin
+        return [judged[number] for number in sorted(judged)]
+
+    def _next_batch(self) -> Numbered | None:
+        """Wait for a batch and return all that is queued; None at the end."""
+        batch = self.batches.get()
+        while batch is not None and not self.batches.empty():
+            more = self.batches.get()
+            if more is None:
+                self.batches.put(None)
+                break
+            batch = [*batch, *more]
+        return batch

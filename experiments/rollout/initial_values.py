@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,19 +26,15 @@ from torch import Tensor
 from algorithms.base import Batch
 from algorithms.spo import pooled_soft_value
 from algorithms.tensors import masked_sum
-from envs.environment import Environment, JudgeStats
+from envs.environment import JudgeStats
 from envs.problem import Judgement
-from envs.reward import RewardConfig
 from experiments.config.schema import PREFETCHED_BATCHES
-from experiments.engines.base import Engine, Sampling
-from experiments.rollout.conversations import Dialogue, generation_texts
+from experiments.engines.base import Sampling
+from experiments.rollout.conversations import generation_texts
 from experiments.rollout.generate import Responder
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample, Turn
 from experiments.seeds import seed_for
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 RECENT_RESPONSES = 64  # of a problem, in the online estimate
 
@@ -49,27 +45,21 @@ class ReferenceRewards:
     def __init__(
         self,
         folder: Path,
-        engine: Engine,
+        responder: Responder,
         policy: str,
-        judge: Environment,
-        tokenizer: PreTrainedTokenizerBase,
-        reward: RewardConfig,
         sampling: Sampling,
         samples: int,
         seed: int,
         ledger: Ledger,
-        overlap: bool,
-        dialogue: Dialogue | None = None,
     ) -> None:
-        """`policy`: the reference's fingerprint. `dialogue`: as of the training responses."""
-        self.engine, self.judge, self.tokenizer = engine, judge, tokenizer
-        self.reward, self.sampling, self.samples, self.seed = reward, sampling, samples, seed
-        self.ledger, self.overlap, self.dialogue = ledger, overlap, dialogue
+        """`policy`: the reference's fingerprint. `responder`: as of training responses, untimed."""
+        self.responder, self.sampling, self.samples = responder, sampling, samples
+        self.seed, self.ledger = seed, ledger
         self.judging_stats = JudgeStats()  # judging costs, whichever run paid
         # Two engines draw different responses from the same seeds.
-        key: tuple[object, ...] = (policy, engine.name, asdict(sampling), seed)
-        key += (reward.identity, judge.version)
-        if dialogue is not None:
+        key: tuple[object, ...] = (policy, responder.engine.name, asdict(sampling), seed)
+        key += (responder.reward.identity, responder.judge.version)
+        if (dialogue := responder.dialogue) is not None:
             key += (dialogue.identity, dialogue.encoder.digest, "public programs")
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +98,9 @@ class ReferenceRewards:
                 self._charged.add(key)
                 self._charge(prompt, responses)
             rewards = [r["reward"] for r in responses if r["reward"] is not None]
-            tensors.append(torch.tensor(rewards or [self.reward.low], dtype=torch.float64))
+            tensors.append(
+                torch.tensor(rewards or [self.responder.reward.low], dtype=torch.float64)
+            )
         return tensors
 
     def _charge(self, prompt: PromptedProblem, responses: Sequence[Mapping[str, Any]]) -> None:
@@ -134,34 +126,26 @@ class ReferenceRewards:
     def _draw(self, incomplete: dict[str, PromptedProblem]) -> None:
         if not incomplete:
             return
-        prompts = list(incomplete.values())
-        responder = Responder(
-            engine=self.engine,
-            judge=self.judge,
-            tokenizer=self.tokenizer,
-            reward=self.reward,
-            overlap=self.overlap,
-            dialogue=self.dialogue,
-        )
         seeds = [
-            [seed_for(self.seed, "reference", key, i) for i in self._missing_numbers(key)]
+            [
+                seed_for(self.seed, "reference", key, i)
+                for i in range(len(self._responses.get(key, ())), self.samples)
+            ]
             for key in incomplete
         ]
+        prompts, origin = list(incomplete.values()), Origin("reference")
         with self.ledger.phase("reference"):
-            _, samples = responder.respond(prompts, seeds, self.sampling, Origin("reference"))
+            _, samples = self.responder.respond(prompts, seeds, self.sampling, origin)
         remaining = iter(samples)
         for (key, prompt), group in zip(incomplete.items(), seeds, strict=True):
             self._add(key, prompt, [_record(next(remaining)) for _ in group])
 
-    def _missing_numbers(self, key: str) -> range:
-        return range(len(self._responses.get(key, ())), self.samples)
-
     def _add(self, key: str, prompt: PromptedProblem, responses: list[dict[str, Any]]) -> None:
-        first = len(self._responses.get(key, ()))
-        self._responses[key] = [*self._responses.get(key, ()), *responses]
-        if any(r["reward"] is None or r.get("by_wall_time") for r in self._responses[key]):
+        known = self._responses.setdefault(key, [])
+        record = {"prompt": key, "problem": prompt.problem.name, "first": len(known)}
+        known += responses
+        if any(r["reward"] is None or r.get("by_wall_time") for r in known):
             return  # another run may end otherwise
-        record = {"prompt": key, "problem": prompt.problem.name, "first": first}
         with self.path.open("a") as file:  # a line cut by a crash spoils no other
             file.write("\n" + json.dumps(record | {"responses": responses}))
 

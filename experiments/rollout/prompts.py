@@ -5,27 +5,22 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
-from rich.console import Console
-from rich.progress import track
+import numpy as np
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from envs.cache_folder import cache_root
 from envs.problem import Problem
 from envs.tasks.config import TaskConfig
 from envs.tasks.stored import StoredProblems
 from envs.tasks.task import Task
-from experiments.config.model_folder import chat_template_file
 from experiments.errors import UserError
 from experiments.sample import PromptedProblem
-
-if TYPE_CHECKING:
-    import numpy as np
-    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -85,8 +80,6 @@ def encode_prompts(
 
     `chat_args` go to the model's chat template. Raises UserError.
     """
-    import numpy as np
-
     if config.chat and not tokenizer.chat_template:
         raise UserError(
             "the model's tokenizer has no chat template, which task.chat=true needs; choose an "
@@ -102,40 +95,22 @@ def encode_prompts(
         with np.load(cache_file) as arrays:
             ids, ends = arrays["ids"], arrays["ends"]
     else:
-        rows = list(_encode_all(problems, task.prompt, encode))
+        light = problems.without_tests() if isinstance(problems, StoredProblems) else problems
+        try:
+            texts = [task.prompt(problem) for problem in light]
+        except ValueError as error:  # of a template of the user's
+            raise UserError(str(error)) from error
+        rows = [np.asarray(encode(text), dtype=np.int32) for text in texts]
         ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
         ids = np.concatenate([np.zeros(0, np.int32), *rows])
         if cache_file is not None:
-            _save(cache_file, ids, ends)
+            cache_file.parent.mkdir(parents=True, exist_ok=True)
+            temporary = cache_file.with_suffix(f".{os.getpid()}.npz")
+            np.savez(temporary, ids=ids, ends=ends)
+            temporary.replace(cache_file)
     lengths = np.diff(ends, prepend=0)
     kept = np.flatnonzero((lengths >= 2) & (lengths <= config.max_prompt_tokens)).tolist()
     return Prompts(problems, kept, ids, ends), len(problems) - len(kept)
-
-
-def _encode_all(
-    problems: Sequence[Problem],
-    text_of: Callable[[Problem], str],
-    encode: Callable[[str], list[int]],
-) -> Iterator[np.ndarray]:
-    import numpy as np
-
-    stored = isinstance(problems, StoredProblems)
-    light = problems.without_tests() if isinstance(problems, StoredProblems) else problems
-    console = Console(stderr=True)
-    tracked = track(
-        light,
-        "encoding prompts",
-        total=len(problems),
-        console=console,
-        transient=True,
-        disable=not (stored and console.is_terminal),
-    )
-    for problem in tracked:
-        try:
-            text = text_of(problem)
-        except ValueError as error:
-            raise UserError(str(error)) from error  # from a template of the user's
-        yield np.asarray(encode(text), dtype=np.int32)
 
 
 def _plain(
@@ -159,10 +134,9 @@ def _chat(
         )
     except Exception as error:  # a template may raise anything
         folder = Path(tokenizer.name_or_path)
-        file = f" in {chat_template_file(folder).name}" * folder.is_dir()
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise UserError(
-            f"model.path={folder}: the chat template{file}: {reason}; mend it, or set "
+            f"model.path={folder}: the chat template: {reason}; mend it, or set "
             "task.chat=false for plain prompts"
         ) from error
     return encoded["input_ids"]
@@ -172,8 +146,6 @@ def _cache_file(
     problems: Sequence[Problem], tokenizer: PreTrainedTokenizerBase, settings: object
 ) -> Path | None:
     """Return the cache file for the prompts of a prepared data set; None for other problems."""
-    from transformers import PreTrainedTokenizerFast
-
     if not isinstance(problems, StoredProblems) or not isinstance(
         tokenizer, PreTrainedTokenizerFast
     ):
@@ -185,12 +157,3 @@ def _cache_file(
         tokenizer.backend_tokenizer.to_str(),
     )
     return cache_root() / "prompts" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.npz"
-
-
-def _save(file: Path, ids: np.ndarray, ends: np.ndarray) -> None:
-    import numpy as np
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(f".{os.getpid()}.npz")
-    np.savez(temporary, ids=ids, ends=ends)
-    temporary.replace(file)

@@ -1,4 +1,4 @@
-"""Reward shaping by length (HAPO) or noise (ReDit), and the metrics of a batch's samples.
+"""Reward shaping by length (HAPO) or noise (ReDit), and what is shown of a batch's samples.
 
 Shaping depends on more than a judgement: on earlier batches, or on random draws. So it comes after
 a batch is logged, stored for replay and measured, all of which use the judgement's reward.
@@ -9,15 +9,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 from envs.readable import readable
 from envs.reward import RewardConfig, conciseness_reward
 from experiments.sample import Sample
 from experiments.seeds import stream
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+MAX_LINES, MAX_WIDTH = 12, 96  # of a response that is shown
 
 
 @dataclass
@@ -37,25 +38,17 @@ class RewardShaping:
         if not self.config.shapes_batches:
             return samples
         noise = stream(self.seed, "dither", step)
-        shaped = [
-            replace(
-                sample,
-                reward=_reward_of(sample)
-                + self._conciseness(sample)
-                + noise.gauss(0, self.config.dither),
-            )
-            for sample in samples
-        ]
+        shaped = []
+        for sample in samples:
+            shortest = self.shortest.get(sample.prompt.problem.name)
+            concise = conciseness_reward(sample.generated, shortest, sample.accepted)
+            reward = _reward_of(sample) + self.config.conciseness * concise
+            shaped.append(replace(sample, reward=reward + noise.gauss(0, self.config.dither)))
         for sample in samples:
             if sample.accepted and not sample.offline:
                 name, tokens = sample.prompt.problem.name, sample.generated
                 self.shortest[name] = min(tokens, self.shortest.get(name, tokens))
         return shaped
-
-    def _conciseness(self, sample: Sample) -> float:
-        shortest = self.shortest.get(sample.prompt.problem.name)
-        reward = conciseness_reward(sample.generated, shortest, sample.accepted)
-        return self.config.conciseness * reward
 
     def state_dict(self) -> dict[str, Any]:
         """Return the shortest lengths."""
@@ -97,34 +90,26 @@ def sample_metrics(samples: Sequence[Sample], version: int) -> dict[str, Any]:
     }
 
 
-MAX_LINES, MAX_WIDTH = 12, 96
-
-
 def sample_lines(
     step: int, samples: Sequence[Sample], tokenizer: PreTrainedTokenizerBase
 ) -> list[str]:
     """Show the first accepted fresh response, else the first one; nothing if there is none.
 
-    The program if there is one, else the whole text, of a conversation that of its last answer;
-    long ones are cut.
+    The program if there is one, else the text of the last answer; long ones are cut.
     """
     fresh = [sample for sample in samples if sample.fresh]
     if not fresh:
         return []
     sample = next((sample for sample in fresh if sample.accepted), fresh[0])
-    judgement = sample.judgement
-    facts = [str(judgement.verdict), f"reward {sample.reward:g}", f"{sample.generated} tokens"]
-    answers, last = len(sample.turns), len(sample.tokens)
-    if answers > 1:
-        facts[-1] += f" in {answers} answers, of which this is the last"
-        last = sample.turns[-1].answer
-    if sample.truncated:
-        facts.append("cut off")
-    text = judgement.program
-    if not text:
-        text = str(tokenizer.decode(list(sample.tokens[-last:]), skip_special_tokens=True))
+    verdict, cut = sample.judgement.verdict, ", cut off" * sample.truncated
+    answers = f" in {len(sample.turns)} answers" if len(sample.turns) > 1 else ""
+    facts = f"{verdict}, reward {sample.reward:g}, {sample.generated} tokens{answers}{cut}"
+    last = sample.turns[-1].answer if sample.turns else len(sample.tokens)
+    text = sample.judgement.program or str(
+        tokenizer.decode(list(sample.tokens[-last:]), skip_special_tokens=True)
+    )
     lines = [readable(line[:MAX_WIDTH]) for line in text.split("\n")]
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more lines"]
-    head = f"step {step}, a response to {sample.prompt.problem.name}: {', '.join(facts)}"
+    head = f"step {step}, a response to {sample.prompt.problem.name}: {facts}"
     return [head, *(f"    {line}" for line in lines)]

@@ -7,14 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from experiments.errors import UserError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-BEFORE = "-before"  # .NAME-before is the former NAME, while another takes its place
 
 
 @contextmanager
@@ -30,11 +24,6 @@ def atomic_write(path: Path) -> Iterator[Path]:
         raise
 
 
-def final_name(path: Path) -> Path:
-    """Return the visible path of a hidden file or folder: its name after, or before, a rename."""
-    return path.with_name(path.name.removeprefix(".").removesuffix(BEFORE))
-
-
 def sync(path: Path) -> None:
     """Flush a file to the disk."""
     handle = os.open(path, os.O_RDONLY)
@@ -42,22 +31,6 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def write_arrow(table: pa.Table, path: Path) -> None:
-    """Write a table as an Arrow file, which `read_arrow` maps into memory."""
-    import pyarrow as pa
-
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-def read_arrow(path: Path) -> pa.Table:
-    """Map an Arrow file into memory. Raises OSError or ArrowInvalid."""
-    import pyarrow as pa
-
-    with pa.memory_map(str(path)) as source:
-        return pa.ipc.open_file(source).read_all()
 
 
 def check_unlocked(folder: Path) -> None:

@@ -7,7 +7,6 @@ come from disk.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -124,12 +123,9 @@ class Ledger:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from these costs; the time in between is not charged."""
-        # A checkpoint of before operations were counted lacks them, and so does the whole run.
-        self.counts = Counts(**{"flops": math.nan} | state["counts"])
-        self.seconds = dict(state["seconds"])
-        self.waited = dict(state["waited"])
-        self.judge_cpu_s = state["judge_cpu_s"]
-        self.charged_s = state["charged_s"]
+        self.counts = Counts(**state["counts"])
+        self.seconds, self.waited = dict(state["seconds"]), dict(state["waited"])
+        self.judge_cpu_s, self.charged_s = state["judge_cpu_s"], state["charged_s"]
         self.recalled = dict(state["recalled"])
         self.started = time.monotonic() - state["elapsed"]
 

@@ -10,40 +10,40 @@ import contextlib
 import hashlib
 import io
 import math
-import netrc
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
+from typing import Any, Protocol
 
+import pandas as pd
 from omegaconf import OmegaConf
 
+from analysis.metrics import at_temperature
+from analysis.scores import scores
 from envs.command_line import leaves
 from envs.readable import readable
 from experiments.config.resume import may_change
 from experiments.config.schema import RunConfig
-from experiments.errors import UserError, one_line
+from experiments.errors import one_line
 from experiments.run_dir.ledger import Counts
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 UNPREFIXED = ("budget/", "time/", "memory/", "eval/")  # columns that keep their names
+COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "tokens", "program")
+SHOWN_SAMPLES, MAX_ROWS = 4, 1000  # of a problem, and of a table
 SHOWN_PROGRAMS = 8  # of an evaluation in TensorBoard, each of another problem
+FINISH_S = 120.0  # an upload that hangs does not hold up the run
+
+Settings = dict[str, Any]  # the configuration as plain values
+Rows = Sequence[dict[str, Any]]  # of evals.parquet
 
 
 class Logger(Protocol):
-    """Shows a run. Rows are those of metrics.parquet and evals.parquet."""
+    """Shows a run."""
 
     def step(self, step: int, values: dict[str, float]) -> None:
         """Log a training step: train/…, budget/…, time/…, memory/…; at evaluations eval/kl_ref."""
 
-    def evaluation(
-        self, step: int, values: dict[str, float], samples: Sequence[dict[str, Any]]
-    ) -> None:
+    def evaluation(self, step: int, values: dict[str, float], samples: Rows) -> None:
         """Log eval/…, budget/…, time/…, memory/…, and samples."""
 
     def close(self, status: str) -> None:
@@ -59,101 +59,193 @@ class Loggers:
         self.say = say
         self.open: dict[str, Logger] = {}
         for name, make in makers.items():
-            self._guarded(name, "start", partial(self._start, name, make))
+            with self._guarded(name, "start"):
+                self.open[name] = make()
 
     def step(self, row: dict[str, Any]) -> None:
         """Log a row of metrics.parquet."""
-        if self.open:
-            values = {logged_name(key): value for key, value in row.items() if is_measured(value)}
-            self._each("log", lambda logger: logger.step(row["step"], values))
+        values = {
+            name if name.startswith(UNPREFIXED) or name == "step" else f"train/{name}": value
+            for name, value in row.items()
+            if not (isinstance(value, float) and math.isnan(value))
+        }
+        for name, logger in list(self.open.items()):
+            with self._guarded(name, "log"):
+                logger.step(row["step"], values)
 
     def evaluation(
         self,
         step: int,
-        rows: Sequence[dict[str, Any]],
+        rows: Rows,
         ks: Sequence[int],
         spent: dict[str, float],
+        temperature: float | None = None,
     ) -> None:
-        """Log the rows of an evaluation; `spent`: the ledger's columns."""
-        if not self.open:
-            return
-        import pandas as pd
+        """Log the rows of an evaluation; `spent`: the ledger's columns.
 
-        scores: dict[str, float] = {}
-        self._guarded("", "score", lambda: scores.update(summary(pd.DataFrame(rows), ks)))
-        self._each("log", lambda logger: logger.evaluation(step, scores | spent, rows))
-
-    def further_evaluation(
-        self, step: int, temperature: float, rows: Sequence[dict[str, Any]], ks: Sequence[int]
-    ) -> None:
-        """Log the scores at a further temperature beside the main ones: eval/pass@1 (T=1)."""
-        if not self.open:
-            return
-        import pandas as pd
-
-        from analysis.metrics import at_temperature
-
-        scores: dict[str, float] = {}
-        self._guarded("", "score", lambda: scores.update(summary(pd.DataFrame(rows), ks)))
-        values = {at_temperature(name, temperature): score for name, score in scores.items()}
-        self._each("log", lambda logger: logger.step(step, values))
+        At a further temperature only the scores are logged, beside the main ones: eval/pass@1
+        (T=1).
+        """
+        for name, logger in list(self.open.items()):
+            with self._guarded(name, "log"):
+                found = sorted(scores(pd.DataFrame(rows), ks).items())
+                values = {f"eval/{score}": column.mean() for score, column in found}
+                if temperature is None:
+                    logger.evaluation(step, values | spent, rows)
+                else:
+                    logger.step(step, {at_temperature(n, temperature): values[n] for n in values})
 
     def close(self, status: str) -> None:
-        self._each("finish", lambda logger: logger.close(status))
-        self.open = {}
-
-    def _start(self, name: str, make: Callable[[], Logger]) -> None:
-        self.open[name] = make()
-
-    def _each(self, verb: str, act: Callable[[Logger], None]) -> None:
+        """Close all."""
         for name, logger in list(self.open.items()):
-            self._guarded(name, verb, partial(act, logger))
+            with self._guarded(name, "finish"):
+                logger.close(status)
 
-    def _guarded(self, name: str, verb: str, act: Callable[[], object]) -> None:
+    @contextlib.contextmanager
+    def _guarded(self, name: str, verb: str) -> Any:
         try:
-            act()
+            yield
         except Exception as error:
             self.open.pop(name, None)
-            who = f"logger={name}" if name else "loggers"
-            self.say(f"{who}: could not {verb} ({one_line(error)}); the run continues without it")
+            self.say(
+                f"logger={name}: could not {verb} ({one_line(error)}); the run continues without it"
+            )
 
 
 def open_loggers(
     config: RunConfig,
     folder: Path,
-    settings: dict[str, Any],
+    settings: Settings,
     recorded: int,
     say: Callable[[str], None],
 ) -> Loggers:
     """Open the loggers of a configuration; `recorded`: steps that a resumed run has logged."""
     makers: dict[str, Callable[[], Logger]] = {}
-    if config.logger.wandb:
-        from experiments.run_dir.loggers import WandbLogger
-
-        makers["wandb"] = lambda: WandbLogger(config, folder, settings, say)
-    if config.logger.trackio:
-        from experiments.run_dir.loggers import TrackioLogger
-
-        makers["trackio"] = lambda: TrackioLogger(config, folder, settings)
+    if wandb := config.logger.wandb:
+        makers["wandb"] = lambda: WandbLogger(wandb.project, wandb.entity, folder, settings, say)
+    if trackio := config.logger.trackio:
+        makers["trackio"] = lambda: TrackioLogger(trackio.project, folder, settings)
     if config.logger.tensorboard:
         makers["tensorboard"] = lambda: TensorboardLogger(folder, settings, recorded)
     return Loggers(makers, say)
 
 
-def logged_name(column: str) -> str:
-    """Return the name under which loggers show a column of metrics.parquet."""
-    return column if column.startswith(UNPREFIXED) or column == "step" else f"train/{column}"
+def group(settings: Settings) -> str:
+    """Return the group of runs that differ only in the seed: name, algorithm and a hash.
+
+    What a resumed run may change is not in the hash, so that it stays in its group. As in the
+    report, paths inside output_dir (of initial weights) are ignored.
+    """
+    home = f"{settings['output_dir']}/"
+    shared = [
+        (key, value)
+        for key, value in sorted(leaves(settings))
+        if key not in ("name", "seed") and not may_change(key) and not str(value).startswith(home)
+    ]
+    digest = hashlib.sha256(repr(shared).encode()).hexdigest()[:6]
+    return f"{settings['name']}/{settings['algo']['name']}-{digest}"
 
 
-def is_measured(value: Any) -> bool:
-    return not (isinstance(value, float) and math.isnan(value))
+def sample_rows(samples: Rows) -> list[list[Any]]:
+    """Return the rows of a table of samples with COLUMNS: the first samples of each problem."""
+    shown = [row for row in samples if row["sample"] < SHOWN_SAMPLES][:MAX_ROWS]
+    return [
+        [readable(row[key]) if isinstance(row[key], str) else row[key] for key in COLUMNS]
+        for row in shown
+    ]
 
 
-def summary(samples: pd.DataFrame, ks: Sequence[int]) -> dict[str, float]:
-    """Return eval/pass@k and the measures of diversity, as in the report."""
-    from analysis.scores import scores
+class WandbLogger:
+    """One W&B run, whose id is the run folder's name: a resumed run keeps it.
 
-    return {f"eval/{name}": row.mean() for name, row in sorted(scores(samples, ks).items())}
+    W&B's step is the training step, so it ignores steps replayed since the checkpoint (they are
+    identical). A training step and its evaluation are one row, so any budget can be the x-axis.
+    Without a key it logs offline.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        entity: str | None,
+        folder: Path,
+        settings: Settings,
+        say: Callable[[str], None],
+    ) -> None:
+        import wandb
+
+        self.wandb, self.say = wandb, say
+        mode: Any = os.environ.get("WANDB_MODE")
+        mode = mode or ("online" if wandb.login(prompt=False) else "offline")
+        self.run = wandb.init(
+            project=project,
+            entity=entity,
+            id=folder.name,
+            resume=None if mode == "offline" else "allow",
+            name=folder.name,
+            group=group(settings),
+            job_type="train",
+            dir=str(folder),
+            mode=mode,
+            config=settings,
+            settings=wandb.Settings(silent=True, finish_timeout=FINISH_S),
+        )
+        for axis in ("step", "time/total_s", *(f"budget/{name}" for name in vars(Counts()))):
+            self.run.define_metric(axis)
+        for panel in ("train", "eval", "memory", "time"):
+            self.run.define_metric(f"{panel}/*", step_metric="step")
+
+    def step(self, step: int, values: dict[str, float]) -> None:
+        self.run.log(values, step=step)
+
+    def evaluation(self, step: int, values: dict[str, float], samples: Rows) -> None:
+        table = self.wandb.Table(columns=list(COLUMNS), data=sample_rows(samples))
+        self.run.log({"step": step, **values, "eval/samples": table}, step=step)
+
+    def close(self, status: str) -> None:
+        self.run.summary["status"] = status
+        settings = self.run.settings
+        self.run.finish(exit_code=0 if status == "finished" else 1)
+        if settings.mode == "offline":
+            # a resumed run has a folder for each time, and each holds its own steps alone
+            parts = Path(settings.sync_dir).parent / "offline-run-*"
+            self.say(f"W&B logged offline; upload: wandb sync {parts}")
+
+
+class TrackioLogger:
+    """One trackio run, named after the run folder: a resumed run continues it.
+
+    Metrics are in a local database that `trackio show` opens in a browser; TRACKIO_SPACE_ID and
+    TRACKIO_SERVER_URL send them elsewhere. Steps replayed since the checkpoint are logged again.
+    They are identical, so a curve stays the same.
+    """
+
+    def __init__(self, project: str, folder: Path, settings: Settings) -> None:
+        import trackio
+
+        self.trackio = trackio
+        with contextlib.redirect_stdout(io.StringIO()):  # which belongs to the run
+            self.run = trackio.init(
+                project=project,
+                name=folder.name,
+                group=group(settings),
+                config=settings,
+                resume="allow",
+                embed=False,
+                auto_log_gpu=False,
+                auto_log_cpu=False,
+            )
+
+    def step(self, step: int, values: dict[str, float]) -> None:
+        self.run.log({k: v for k, v in values.items() if k != "step"}, step=step)
+
+    def evaluation(self, step: int, values: dict[str, float], samples: Rows) -> None:
+        table = self.trackio.Table(columns=list(COLUMNS), data=sample_rows(samples))
+        self.run.log({**values, "eval/samples": table}, step=step)
+
+    def close(self, status: str) -> None:
+        self.run.log({"status": status})
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.trackio.finish()
 
 
 class TensorboardLogger:
@@ -162,11 +254,9 @@ class TensorboardLogger:
     A resumed run drops the events after its checkpoint.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any], recorded: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise UserError("TensorBoard is missing; pip install -e '.[tensorboard]'") from error
+    def __init__(self, folder: Path, settings: Settings, recorded: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
         self.writer = SummaryWriter(
             str(folder / "tensorboard"), purge_step=recorded + 1 if recorded else None
         )
@@ -177,12 +267,8 @@ class TensorboardLogger:
             if name != "step":
                 self.writer.add_scalar(name, value, step)
 
-    def evaluation(
-        self, step: int, values: dict[str, float], samples: Sequence[dict[str, Any]]
-    ) -> None:
-        for name, value in values.items():
-            if name.startswith("eval/"):
-                self.writer.add_scalar(name, value, step)
+    def evaluation(self, step: int, values: dict[str, float], samples: Rows) -> None:
+        self.step(step, {name: v for name, v in values.items() if name.startswith("eval/")})
         for row in [row for row in samples if row["sample"] == 0][:SHOWN_PROGRAMS]:
             result = f"{row['verdict']}, {row['passed']} of {row['total']} tests"
             text = f"{result}\n\n{_as_code(row['program'])}"
@@ -197,183 +283,3 @@ class TensorboardLogger:
 def _as_code(text: str) -> str:
     """Indent text, so that it is shown as it is but for characters that act."""
     return "\n".join(f"    {line}" for line in readable(text).splitlines())
-
-
-OUTSIDE_GROUP = ("name", "seed")  # may differ in a group, as may what a resumed run may change
-COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "tokens", "program")
-SHOWN_SAMPLES, MAX_ROWS = 4, 1000  # of a problem, and of a table
-FINISH_S = 120.0  # an upload that hangs does not hold up the run
-
-
-class WandbLogger:
-    """One W&B run, whose id is the run folder's name: a resumed run keeps it.
-
-    W&B's step is the training step, so it ignores steps replayed since the checkpoint (they are
-    identical). A training step and its evaluation are one row, so any budget can be the x-axis.
-    """
-
-    def __init__(
-        self,
-        config: RunConfig,
-        folder: Path,
-        settings: dict[str, Any],
-        say: Callable[[str], None],
-    ) -> None:
-        import wandb
-
-        self.wandb, self.say = wandb, say
-        mode: Any = mode_here()
-        target = config.logger.wandb
-        assert target is not None  # open_loggers has checked
-        self.run = wandb.init(
-            project=target.project,
-            entity=target.entity,
-            id=folder.name,
-            resume=None if mode == "offline" else "allow",
-            name=folder.name,
-            group=group(config.algo.name, settings),
-            job_type="train",
-            tags=tags(config),
-            dir=str(folder),
-            mode=mode,
-            config=settings,
-            settings=wandb.Settings(silent=True, finish_timeout=FINISH_S),
-        )
-        self._define(config)
-
-    def _define(self, config: RunConfig) -> None:
-        self.run.define_metric("step")
-        budgets = [f"budget/{name}" for name in vars(Counts())] + ["time/total_s"]
-        for axis in budgets:
-            self.run.define_metric(axis)
-        for panel in ("train", "eval", "memory", "time"):
-            self.run.define_metric(f"{panel}/*", step_metric="step")
-
-    def step(self, step: int, values: dict[str, float]) -> None:
-        self.run.log(values, step=step)
-
-    def evaluation(
-        self, step: int, values: dict[str, float], samples: Sequence[dict[str, Any]]
-    ) -> None:
-        columns, data = sample_rows(samples)
-        table = self.wandb.Table(columns=columns, data=data)
-        self.run.log({"step": step, **values, "eval/samples": table}, step=step)
-
-    def close(self, status: str) -> None:
-        self.run.summary["status"] = status
-        settings = self.run.settings
-        self.run.finish(exit_code=0 if status == "finished" else 1)
-        if settings.mode == "offline":
-            # a resumed run has a folder for each time, and each holds its own steps alone
-            parts = sorted(map(str, Path(settings.sync_dir).parent.glob("offline-run-*")))
-            upload = shlex.join(["wandb", "sync", *parts])
-            self.say(f"W&B logged offline ({why_offline()}); upload: {upload}")
-
-
-def sample_rows(samples: Sequence[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """Return the columns and rows of the table of samples: the first of each problem."""
-    shown = [row for row in samples if row["sample"] < SHOWN_SAMPLES][:MAX_ROWS]
-    return list(COLUMNS), [[_shown(row[key]) for key in COLUMNS] for row in shown]
-
-
-def _shown(value: Any) -> Any:
-    return readable(value) if isinstance(value, str) else value
-
-
-def group(algo: str, settings: dict[str, Any]) -> str:
-    """Return the group of runs that differ only in the seed: name, algorithm and a hash.
-
-    What a resumed run may change is not in the hash, so that it stays in its group. As in the
-    report, paths inside output_dir (of initial weights) are ignored.
-    """
-    home = f"{settings['output_dir']}/"
-    shared = [
-        (key, value)
-        for key, value in sorted(leaves(settings))
-        if key not in OUTSIDE_GROUP
-        and not may_change(key)
-        and not (isinstance(value, str) and value.startswith(home))
-    ]
-    return f"{settings['name']}/{algo}-{hashlib.sha256(repr(shared).encode()).hexdigest()[:6]}"
-
-
-def tags(config: RunConfig) -> list[str]:
-    """Return tags to filter runs by."""
-    t = config.train
-    stale = {"lag": t.lag, "sync_every": t.sync_every, "offline_share": t.offline_share}
-    ordinary = {"lag": 0, "sync_every": 1, "offline_share": 0.0}
-    special = [f"{key}={value:g}" for key, value in stale.items() if value != ordinary[key]]
-    return [config.algo.name, config.task.name, config.model.name, *special]
-
-
-def mode_here() -> str:
-    """Return online, offline or disabled: WANDB_MODE, else by whether there is a key."""
-    import wandb
-
-    base_url = os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url
-    return os.environ.get("WANDB_MODE") or ("online" if has_key(base_url) else "offline")
-
-
-def why_offline() -> str:
-    """Return why `mode_here` is offline."""
-    return "WANDB_MODE=offline" if os.environ.get("WANDB_MODE") else "no key is set"
-
-
-def has_key(base_url: str) -> bool:
-    """Whether this user has a key for a server, where W&B looks for it."""
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    homes = (Path.home() / ".netrc", Path.home() / "_netrc")
-    file = os.environ.get("NETRC") or next((str(f) for f in homes if f.is_file()), None)
-    try:
-        return bool(file and netrc.netrc(file).authenticators(urlsplit(base_url).hostname or ""))
-    except (OSError, netrc.NetrcParseError):
-        return False
-
-
-class TrackioLogger:
-    """One trackio run, named after the run folder: a resumed run continues it.
-
-    Steps replayed since the checkpoint are logged again. They are identical, so a curve stays the
-    same.
-    """
-
-    def __init__(self, config: RunConfig, folder: Path, settings: dict[str, Any]) -> None:
-        try:
-            import trackio
-        except ImportError as error:
-            raise UserError("trackio is missing; pip install -e '.[trackio]'") from error
-        target = config.logger.trackio
-        assert target is not None  # open_loggers has checked
-        self.trackio = trackio
-        with _silence():
-            self.run = trackio.init(
-                project=target.project,
-                name=folder.name,
-                group=group(config.algo.name, settings),
-                config=settings,
-                resume="allow",
-                embed=False,
-                auto_log_gpu=False,
-                auto_log_cpu=False,
-            )
-
-    def step(self, step: int, values: dict[str, float]) -> None:
-        self.run.log({k: v for k, v in values.items() if k != "step"}, step=step)
-
-    def evaluation(
-        self, step: int, values: dict[str, float], samples: Sequence[dict[str, Any]]
-    ) -> None:
-        columns, data = sample_rows(samples)
-        table = self.trackio.Table(columns=columns, data=data)
-        self.run.log({**values, "eval/samples": table}, step=step)
-
-    def close(self, status: str) -> None:
-        self.run.log({"status": status})
-        with _silence():
-            self.trackio.finish()
-
-
-def _silence() -> contextlib.redirect_stdout[io.StringIO]:
-    """trackio greets on stdout, which belongs to the run."""
-    return contextlib.redirect_stdout(io.StringIO())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -28,7 +28,7 @@ RATE_STEPS = 20  # last steps from which the time left is estimated
 class Bars(Progress):
     """Bars, and below them a line that is rendered anew at each refresh."""
 
-    def __init__(self, line: Callable[[], str], console: Console, enabled: bool) -> None:
+    def __init__(self, line: Callable[[], str], console: Console) -> None:
         self._line = line
         super().__init__(
             TextColumn("{task.description}"),
@@ -37,7 +37,7 @@ class Bars(Progress):
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[note]}"),
             console=console,
-            disable=not enabled,
+            disable=not console.is_terminal,
         )
 
     def get_renderables(self) -> Iterable[RenderableType]:
@@ -52,7 +52,7 @@ class Display:
         """`label`: begins each line where other runs write too; there are no bars then."""
         self.label, self.steps, self.activity = label, steps, Activity()
         self.pass_at: dict[int, float] = {}  # k → pass@k of the last evaluation
-        self._note = ""  # of the last step
+        self._note = "{score}"  # of the last step
         self._seconds: list[float] = []  # of the last steps
         self._done = 0  # steps
         self._last_line = time.monotonic()
@@ -60,7 +60,7 @@ class Display:
         self.console = Console(
             stderr=True, highlight=False, force_terminal=False if label else None
         )
-        self.bars = Bars(self._line, self.console, self.console.is_terminal)
+        self.bars = Bars(self._line, self.console)
         self.training = self.bars.add_task("training", total=steps, note="", visible=steps > 0)
         self._thread = threading.Thread(target=self._write_lines, name="display", daemon=True)
 
@@ -75,54 +75,39 @@ class Display:
         self.activity.begin("")
         self.bars.stop()
 
-    def say(self, text: str) -> None:
-        """Print a line."""
-        self.console.print(f"{self.label}{text}", soft_wrap=True, markup=False)
-
-    def say_all(self, lines: Iterable[str]) -> None:
+    def say(self, *lines: str) -> None:
         """Print lines."""
         for line in lines:
-            self.say(line)
+            self.console.print(f"{self.label}{line}", soft_wrap=True, markup=False)
 
     def step(self, step: int, row: dict[str, Any], seconds: float) -> None:
         """Show a training step that took `seconds`."""
         rate = row["generated_tokens"] / max(seconds, 1e-9)
-        learnt = f"reward {row['reward_mean']:.3f}  {{score}}  {rate:,.0f} tokens/s"
-        # a batch of the data set's programs alone has no reward of the policy
-        supervised = math.isnan(row["reward_mean"])
-        self._note = f"loss {row['loss']:.3f}  {{score}}" if supervised else learnt
+        self._note = f"reward {row['reward_mean']:.3f}  {{score}}  {rate:,.0f} tokens/s"
+        if math.isnan(row["reward_mean"]):  # a batch of the data set's programs alone
+            self._note = f"loss {row['loss']:.3f}  {{score}}"
         self._seconds = [*self._seconds, seconds][-RATE_STEPS:]
         self._done = step
         self._update()
         if step == self.steps and self.bars.disable:
-            self._write_line(self._step_line())
+            self._write_line()
 
     def evaluated(
-        self,
-        step: int,
-        pass_at: dict[int, float],
-        cache_file: Path | None,
-        temperature: float | None = None,
+        self, name: str, pass_at: dict[int, float], cache_file: Path | None, main: bool
     ) -> None:
         """Show an evaluation; `cache_file`: the file that it was read from.
 
-        `temperature`: a further one, whose pass@k is shown only here; None: the main evaluation.
+        `main`: it is at `eval.temperature`, and its pass@k stands beside the training's progress.
         """
-        if temperature is None:
+        if main:
             self.pass_at = pass_at
             self._update()
         scores = "  ".join(f"pass@{k} {score:.3f}" for k, score in pass_at.items())
-        source = f" (cached in {cache_file})" if cache_file else ""
-        self.say(f"{_evaluation(step, temperature)}: {scores}{source}")
+        self.say(f"{name}: {scores}" + f" (cached in {cache_file})" * bool(cache_file))
 
-    def evaluating(
-        self, step: int, total: int, temperature: float | None = None
-    ) -> tuple[Callable[[int], None], Callable[[], None]]:
+    def evaluating(self, name: str, total: int) -> tuple[Callable[[int], None], Callable[[], None]]:
         """Add a bar for an evaluation; return how to advance it, and how to remove it."""
-        label = _evaluation(step, None)
-        if temperature is not None:
-            label = f"evaluation at T={temperature:g}"  # short, for 80 columns
-        bar: TaskID = self.bars.add_task(label, total=total, note="")
+        bar = self.bars.add_task(name, total=total, note="")
         return lambda count: self.bars.advance(bar, count), lambda: self.bars.remove_task(bar)
 
     def _update(self) -> None:
@@ -130,35 +115,23 @@ class Display:
 
     def _full_note(self) -> str:
         k, score = next(iter(self.pass_at.items()), (1, float("nan")))
-        return self._note.replace("{score}", f"pass@{k} {score:.3f}")
-
-    def _left(self) -> str:
-        """The time that the remaining steps will take; evaluations are not counted."""
-        remaining = self.steps - self._done
-        if not self._seconds or not remaining:
-            return ""
-        mean = sum(self._seconds) / len(self._seconds)
-        return f"{duration(mean * remaining)} left"
+        return self._note.replace("{score}", f"pass@{k} {score:.3f}") if self._done else ""
 
     def _line(self) -> str:
-        """The activity and the time left."""
-        return " · ".join(part for part in (self.activity.text(), self._left()) if part)
+        """The activity, and the time that the remaining steps will take without evaluations."""
+        parts, remaining = [self.activity.text()], self.steps - self._done
+        if self._seconds and remaining:
+            mean = sum(self._seconds) / len(self._seconds)
+            parts.append(f"{duration(mean * remaining)} left")
+        return " · ".join(filter(None, parts))
 
-    def _step_line(self) -> str:
+    def _write_line(self) -> None:
         parts = [f"step {self._done}/{self.steps}", self._full_note(), self._line()]
-        return "  ".join(part for part in parts if part)
-
-    def _write_line(self, text: str) -> None:
-        self.say(text)
+        self.say("  ".join(filter(None, parts)))
         self._last_line = time.monotonic()
 
     def _write_lines(self) -> None:
         """Write a line whenever none came for LINE_EVERY_S seconds."""
         while not self._stopped.wait(CHECK_EVERY_S):
             if time.monotonic() - self._last_line >= LINE_EVERY_S:
-                self._write_line(self._step_line())
-
-
-def _evaluation(step: int, temperature: float | None) -> str:
-    further = "" if temperature is None else f", temperature {temperature:g}"
-    return f"evaluation at step {step}{further}"
+                self._write_line()

@@ -7,9 +7,7 @@
 - Each evaluation is a file in the folder `evals.parquet`; its problems are in `problems.parquet`.
   Those at `eval.further_temperatures` are in `further_evals.parquet`.
 
-Files are replaced atomically, and a resumed run cuts what came after its checkpoint. The one
-exception is the final status in `run.json` when the disk is full: it overwrites the file in place,
-into blanks reserved for it.
+Files are replaced atomically, and a resumed run cuts what came after its checkpoint.
 """
 
 from __future__ import annotations
@@ -19,33 +17,28 @@ import importlib.metadata
 import json
 import os
 import platform
-import re
 import shutil
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
+import pandas as pd
 from omegaconf import OmegaConf
 
-from experiments.config.command_line import command_line
 from experiments.config.schema import RunConfig
-from experiments.config.version import commit, packages
-from experiments.errors import UserError, one_line
+from experiments.errors import UserError
 from experiments.gpus import VISIBLE
-from experiments.run_dir.atomic_files import BEFORE, atomic_write, final_name, lock, sync
+from experiments.run_dir import checkpoints
+from experiments.run_dir.atomic_files import atomic_write, lock, sync
 from experiments.run_dir.machine import hardware
-from experiments.run_dir.provenance import keep_provenance
-
-if TYPE_CHECKING:
-    import pandas as pd
+from experiments.run_dir.provenance import command_line, commit, keep_provenance, packages
 
 PACKAGES = ("torch", "transformers", "hydra-core", "pandas", "docker", "numpy")
 BEST = "best"  # name of the checkpoint with the best evaluation
 STUDY_VARIABLE = "SPO_BENCH_STUDY"  # a study's runner names itself to its runs
-RESERVED = 2048  # bytes of blanks at the end of run.json, more than a final status takes
 
 
 class Records:
@@ -60,8 +53,8 @@ class Records:
     ) -> None:
         """Make a new run folder, or continue `folder` after its first `recorded` rows.
 
-        `checkpoint`: the one that the run resumes from; it gets its `final_name` back. Raises
-        UserError if that run is still running, or rows are missing.
+        `checkpoint`: the folder that the run resumes from. Raises UserError if that run is still
+        running, or rows are missing.
         """
         self.info: dict[str, Any] = {
             "status": "running",
@@ -85,25 +78,22 @@ class Records:
         }
         self.folder = folder or _new_folder(config)
         self._lock = lock(self.folder)
-        rows = _rows(self.folder) if folder else []
-        self.metrics: list[dict[str, Any]] = rows[:recorded]
-        self._config = config
-        self._at_first_step: dict[str, Any] = {}  # for run.json; until then the run is finished
+        self._evals = self.folder / "evals.parquet"
+        self._further_evals = self.folder / "further_evals.parquet"
+        self.metrics = _rows(self.folder)[:recorded]
         if [row["step"] for row in self.metrics] != list(range(1, recorded + 1)):
             os.close(self._lock)
             raise UserError(
                 f"{self.folder}: some metrics of its first {recorded} steps are missing, so "
                 "its checkpoint cannot be resumed; begin a new run"
             )
-        self._evals = self.folder / "evals.parquet"
-        self._further_evals = self.folder / "further_evals.parquet"
         try:
             if folder:
-                self._continue(config, recorded, checkpoint, len(rows) == recorded)
+                self._continue(config, recorded, checkpoint)
             else:
-                self.info |= keep_provenance(self.folder, config)
-            if not self._at_first_step:
-                self._write_config()
+                self.info |= keep_provenance(self.folder)
+            with atomic_write(self.folder / "config.yaml") as file:
+                file.write_text(OmegaConf.to_yaml(asdict(config)))
             self.describe()
             self._evals.mkdir(exist_ok=True)
             self._journal: TextIO = (self.folder / "metrics.jsonl").open("a", buffering=1)
@@ -113,120 +103,91 @@ class Records:
                 shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
-    def _continue(
-        self, config: RunConfig, recorded: int, checkpoint: Path | None, whole: bool
-    ) -> None:
-        """Cut what came after the checkpoint, and note in run.json where the run resumed.
-
-        `whole`: nothing came after it. Then a finished run stays so until a further step is done.
-        """
+    def _continue(self, config: RunConfig, recorded: int, checkpoint: Path | None) -> None:
+        """Cut what came after the checkpoint, and note in run.json where the run resumed."""
         before = json.loads((self.folder / "run.json").read_text())
         kept = ("started", "command", "commit", "versions", "packages", "hardware", "visible_gpus")
-        now = {key: self.info[key] for key in kept}
-        now |= keep_provenance(self.folder, config, recorded)
-        resumed = {"resumed": [*before.get("resumed", []), {"step": recorded, **now}]}
+        now = {"step": recorded} | {key: self.info[key] for key in kept}
+        now |= keep_provenance(self.folder, recorded)
         ended = {key: self.info[key] for key in ("status", "error", "ended", "pid")}
-        if whole and before.get("status") == "finished":
-            self.info, self._at_first_step = before, ended | resumed
-        else:
-            self.info = before | ended | resumed
+        self.info = before | ended | {"resumed": [*before["resumed"], now]}
         with atomic_write(self.folder / "metrics.jsonl") as file:
             file.write_text("".join(json.dumps(row) + "\n" for row in self.metrics))
-        for evals in (self._evals, self._further_evals):
-            for part in evals.glob("step-*.parquet"):
-                if int(part.stem.split("-")[1]) > recorded:
-                    part.unlink()
-        for hidden in self.folder.glob("checkpoints/.*"):
-            place = final_name(hidden)
-            if hidden.name.endswith(BEFORE) and (hidden == checkpoint or not place.exists()):
-                shutil.rmtree(
-                    place, ignore_errors=True
-                )  # damaged, since the run resumes from the other
-                hidden.replace(place)  # the run was killed between the renames in `checkpoint`
-        for unfinished in self.folder.glob("checkpoints/.*"):
+        for part in self.folder.glob("*evals.parquet/step-*.parquet"):
+            if int(part.stem.split("-")[1]) > recorded:
+                part.unlink()
+        places = self.folder / "checkpoints"
+        if checkpoint is not None and checkpoint != self.final_name(checkpoint):
+            _replace(checkpoint, self.final_name(checkpoint))  # killed just before the rename
+        for unfinished in places.glob(".*"):
             shutil.rmtree(unfinished, ignore_errors=True)
-        self._adopt_checkpoints()
+        known = {name: n for name, n in before["checkpoints"].items() if (places / name).is_dir()}
+        sealed = places.glob(f"*/{checkpoints.SEAL}")  # also those written just before a kill
+        steps = {seal.parent.name: checkpoints.step_of(seal) for seal in sealed}
+        self.info["checkpoints"] = known | steps
 
-    def _write_config(self) -> None:
-        with atomic_write(self.folder / "config.yaml") as file:
-            file.write_text(OmegaConf.to_yaml(asdict(self._config)))
-
-    def _adopt_checkpoints(self) -> None:
-        """List the checkpoints that exist, including those written just before a kill."""
-        recorded, folder = self.info.get("checkpoints", {}), self.folder / "checkpoints"
-        names = [path.name for path in folder.glob("[!.]*")]
-        numbered = {name: int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name)}
-        self.info["checkpoints"] = numbered | {n: s for n, s in recorded.items() if n in names}
+    @staticmethod
+    def final_name(checkpoint: Path) -> Path:
+        """Return the visible path of a checkpoint; it is hidden until it is whole."""
+        return checkpoint.with_name(checkpoint.name.removeprefix("."))
 
     def describe(self, **facts: Any) -> None:
         """Add facts to run.json."""
         self.info |= facts
         with atomic_write(self.folder / "run.json") as file:
-            file.write_text(_as_json(self.info, " " * RESERVED))
+            file.write_text(json.dumps(self.info, indent=2) + "\n")
 
     def step(self, row: dict[str, Any]) -> None:
         """Record a training step."""
-        if self._at_first_step:
-            # the status before the steps: a run killed here must not look finished with more steps
-            self.describe(**self._at_first_step)
-            self._at_first_step = {}
-            self._write_config()
         self.metrics.append(row)
         self._journal.write(json.dumps(row) + "\n")
 
     def problems(self, rows: Iterable[dict[str, Any]]) -> None:
         """Write problems.parquet: the prompts behind the samples of the evaluations."""
-        import pandas as pd
-
         _write_table(pd.DataFrame(rows), self.folder / "problems.parquet")
 
-    def evaluation(self, step: int, rows: list[dict[str, Any]]) -> None:
-        """Write a part of evals.parquet, which pandas reads as one table."""
-        import pandas as pd
+    def evaluation(
+        self, step: int, rows: list[dict[str, Any]], temperature: float | None = None
+    ) -> None:
+        """Write a part of evals.parquet, which pandas reads as one table.
 
-        _write_table(pd.DataFrame(rows), self._evals / f"step-{step:08}.parquet")
-        self._write_metrics()
-
-    def further_evaluation(self, step: int, temperature: float, rows: list[dict[str, Any]]) -> None:
-        """Write a part of further_evals.parquet: evals.parquet with a column `temperature`."""
-        import pandas as pd
-
+        With one of `eval.further_temperatures`: a part of further_evals.parquet, which has a column
+        `temperature`.
+        """
+        table, name = pd.DataFrame(rows), f"step-{step:08}"
+        if temperature is None:
+            _write_table(table, self._evals / f"{name}.parquet")
+            self._write_metrics()
+            return
         self._further_evals.mkdir(exist_ok=True)
-        table = pd.DataFrame(rows).assign(temperature=temperature)
-        name = f"step-{step:08}-temperature-{temperature:g}.parquet"
-        _write_table(table, self._further_evals / name)
+        file = self._further_evals / f"{name}-temperature-{temperature:g}.parquet"
+        _write_table(table.assign(temperature=temperature), file)
 
     @contextmanager
-    def checkpoint(self, name: str, step: int) -> Iterator[Path]:
-        """Yield a folder for the weights of `step`, which takes its `name` when they are whole.
+    def checkpoint(self, name: str, step: int, keep: int) -> Iterator[Path]:
+        """Yield a hidden folder for a checkpoint, which takes its `name` when it is whole.
 
-        A checkpoint of the same name is replaced.
+        A checkpoint of the same name is replaced. Of others all but the last `keep` and the best
+        are deleted.
         """
         parent = self.folder / "checkpoints"
-        unfinished, replaced = parent / f".{name}", parent / f".{name}{BEFORE}"
+        hidden = parent / f".{name}"
         try:
-            unfinished.mkdir(parents=True)
-            yield unfinished
+            hidden.mkdir(parents=True)
+            yield hidden
             os.fsync(self._journal.fileno())  # the rows that the checkpoint relies on
-            for path in (*unfinished.iterdir(), unfinished):
+            for path in (*hidden.iterdir(), hidden):
                 sync(path)
-            if (parent / name).exists():
-                (parent / name).replace(replaced)
-            unfinished.replace(parent / name)
+            _replace(hidden, parent / name)
             sync(parent)
         except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
+            shutil.rmtree(hidden, ignore_errors=True)
             raise
-        shutil.rmtree(replaced, ignore_errors=True)
-        self.describe(checkpoints={**self.info["checkpoints"], name: step})
-
-    def forget_checkpoints(self, keep: int) -> None:
-        """Delete all but the last `keep` checkpoints and the best."""
-        steps = self.info["checkpoints"]
-        deleted = sorted(steps.keys() - {BEST}, key=lambda name: steps[name])[:-keep]
-        self.describe(checkpoints={name: steps[name] for name in steps if name not in deleted})
-        for name in deleted:
-            shutil.rmtree(self.folder / "checkpoints" / name, ignore_errors=True)
+        steps = {**self.info["checkpoints"], name: step}
+        deleted = sorted(steps.keys() - {BEST}, key=lambda each: steps[each])[:-keep]
+        self.describe(checkpoints={each: steps[each] for each in steps if each not in deleted})
+        for each in deleted:
+            shutil.rmtree(parent / each, ignore_errors=True)
 
     def keep_traceback(self) -> Path:
         """Write the traceback of the current error to the run folder; return its path."""
@@ -235,56 +196,32 @@ class Records:
             path.write_text(traceback.format_exc())
         return path
 
-    def how_to_resume(self) -> str:
-        """Where a run that failed is, and from which step it can be resumed."""
-        steps = [int(step) for step in self.info["checkpoints"].values()]
-        again = "begins again: it has no checkpoint"
-        return f"resume={self.folder} {f'resumes after step {max(steps)}' if steps else again}"
-
     def finish(self, status: str, error: str | None = None) -> None:
         """Record the status: finished | interrupted | failed. On a full disk the journal stays.
 
-        Raises OSError if a finished run's metrics cannot be written; its status is then failed.
+        Raises OSError if a finished run's metrics cannot be written.
         """
         try:
             self._write_metrics()
             self._journal.close()
             (self.folder / "metrics.jsonl").unlink()
-        except OSError as full:
-            with suppress(OSError):
-                self._journal.close()
-            if status == "finished":
-                self._end("failed", one_line(full))
-                raise
-        self._end(status, error)
-
-    def _end(self, status: str, error: str | None) -> None:
-        """Write the status to run.json, even on a full disk."""
-        final = {"status": status, "error": error, "ended": _now()}
-        if self._at_first_step:  # a finished run to which no step was added
-            final = {key: self.info.get(key) for key in final}
-        path = self.folder / "run.json"
-        try:
-            with atomic_write(path) as file:
-                file.write_text(_as_json(self.info | final))
+            self.describe(status=status, error=error, ended=_now())
         except OSError:
-            with path.open("r+b") as file:
-                old = file.read()
-                file.seek(0)
-                file.write(_as_json(json.loads(old) | final).encode().ljust(len(old)))
-        self.info |= final
+            if status == "finished":
+                raise
         os.close(self._lock)
 
     def _write_metrics(self) -> None:
-        import pandas as pd
-
         columns = None if self.metrics else ["step", "reward_mean"]
         table = pd.DataFrame(self.metrics, columns=columns)
         _write_table(table, self.folder / "metrics.parquet")
 
 
-def _as_json(info: dict[str, Any], blanks: str = "") -> str:
-    return json.dumps(info, indent=2) + blanks + "\n"
+def _replace(hidden: Path, place: Path) -> None:
+    """Rename a whole checkpoint. Killed in between, a resumed run does it again."""
+    if place.exists():
+        shutil.rmtree(place)
+    hidden.replace(place)
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:
@@ -303,8 +240,6 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
         return rows
     if not table.exists():
         return []
-    import pandas as pd
-
     records = pd.read_parquet(table).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in records]
 
@@ -312,25 +247,20 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 def _new_folder(config: RunConfig) -> Path:
     """Make output_dir/name/algo-seed-time, never a folder that exists."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    parent = Path(config.output_dir) / config.name
-    base = parent / f"{config.algo.name}-s{config.seed}-{stamp}"
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        for attempt in range(1000):
-            folder = base if not attempt else base.with_name(f"{base.name}-{attempt}")
-            try:
-                folder.mkdir()
-            except FileExistsError:
-                if not folder.is_dir():
-                    raise
-                continue
+    base = Path(config.output_dir) / config.name / f"{config.algo.name}-s{config.seed}-{stamp}"
+    folder, attempt = base, 0
+    while True:
+        try:
+            folder.mkdir(parents=True)
             return folder
-    except OSError as error:
-        raise UserError(
-            f"output_dir={config.output_dir}: cannot create run folders there "
-            f"({error.strerror}); choose a writable folder"
-        ) from error
-    raise UserError(f"output_dir={config.output_dir}: {base} and 999 folders like it exist already")
+        except FileExistsError:
+            attempt += 1
+            folder = base.with_name(f"{base.name}-{attempt}")
+        except OSError as error:
+            raise UserError(
+                f"output_dir={config.output_dir}: cannot create run folders there "
+                f"({error.strerror}); choose a writable folder"
+            ) from error
 
 
 def _now() -> str:

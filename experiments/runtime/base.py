@@ -18,8 +18,8 @@ from experiments.engines.factory import open_engines
 from experiments.engines.weight_sync import WeightSync
 from experiments.policy.policy import Policy
 from experiments.policy.ranks import RankGroup, SingleRank
-from experiments.rollout.batch_sources import BatchSource
 from experiments.rollout.environments import Environments, open_environments
+from experiments.rollout.rollouts import BatchSource
 
 
 class Runtime(RankGroup, Protocol):

@@ -22,9 +22,8 @@ from experiments.errors import UserError
 from experiments.policy.loading import pick_device
 from experiments.policy.policy import Policy
 from experiments.policy.ranks import SingleRank
-from experiments.rollout.batch_sources import BatchSource
 from experiments.rollout.environments import Environments
-from experiments.rollout.rollouts import Rollouts
+from experiments.rollout.rollouts import BatchSource, Rollouts
 from experiments.runtime.ray_actors import EngineActor, JudgeActor
 from experiments.runtime.ray_cluster import MAX_DEATHS, Cluster
 from experiments.runtime.ray_parts import Prefetcher, RayEngine, RayJudge, WeightStore

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import PreTrainedTokenizerBase
 
-from experiments.config.dependencies import set_ray_environment
+from experiments.config.preflight import set_ray_environment
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, OnFinished, Request
 from experiments.engines.factory import open_engines
@@ -34,8 +34,8 @@ from experiments.policy import loading
 from experiments.policy.fsdp import shard, shard_units
 from experiments.policy.policy import Policy, WeightSource
 from experiments.policy.ranks import Item
-from experiments.rollout.batch_sources import BatchSource
 from experiments.rollout.environments import Environments
+from experiments.rollout.rollouts import BatchSource
 from experiments.run_dir.interrupts import defer_interrupts, ignore_interrupts
 from experiments.runtime.base import LocalWorkers
 from experiments.sample import Completion

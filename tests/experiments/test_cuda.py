@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from experiments.benchmarks.workload import algorithms, responses, step_of
+from experiments.benchmarks.common import algorithms, responses, step_of
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.learner.memory import free_bytes

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from envs.import_by_name import load_function
-from experiments.benchmarks.workload import llama_sizes
 from experiments.config.resolve_defaults import resolve_defaults
 from experiments.learner.memory import estimate, shape_of
 from tests.compose import options_of
@@ -20,7 +19,9 @@ PAPER = [file for file in FILES if file.stem.startswith("paper")]
 def llama_8b():
     from transformers import LlamaConfig
 
-    return shape_of(LlamaConfig(**llama_sizes(4096, 14336, 32, 32, 8, 128256)))
+    sizes = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32}
+    heads = {"num_attention_heads": 32, "num_key_value_heads": 8}
+    return shape_of(LlamaConfig(**sizes, **heads, vocab_size=128256))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

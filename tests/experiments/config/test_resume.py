@@ -16,8 +16,9 @@ import pytest
 from experiments import trainer
 from experiments.config import resume
 from experiments.errors import UserError
+from experiments.evaluation import Evaluation
 from experiments.learner.learner import Learner
-from experiments.rollout.generate import JudgingThread
+from experiments.rollout.generate import ThreadSession
 from experiments.rollout.rollouts import Rollouts
 from experiments.run_dir.records import Records
 from tests.experiments.compose import config as config_of
@@ -141,10 +142,10 @@ def interrupt_at(monkeypatch, target, name, call):
 
 INTERRUPTS = {
     "before a step": (Rollouts, "collect", 4),
-    "in a batch, while it is judged": (JudgingThread, "judgements", 3),
+    "in a batch, while it is judged": (ThreadSession, "wait", 3),
     "in a step, after judging": (trainer, "sample_metrics", 4),
     "before an evaluation": (trainer.Trainer, "kl_metrics", 1),
-    "in an evaluation": (trainer, "evaluate", 1),
+    "in an evaluation": (Evaluation, "rows", 2),
 }
 
 

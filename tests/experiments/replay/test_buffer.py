@@ -7,12 +7,9 @@ import pytest
 
 from envs.reward import RewardConfig
 from experiments.errors import UserError
-from experiments.replay import sample_log
 from experiments.replay.buffer import ReplayBuffer
-from experiments.replay.sample_log import SampleLog, samples_of
-from experiments.replay.sources import JudgingCosts
+from experiments.replay.judgements import JudgingCosts
 from experiments.run_dir import checkpoints
-from experiments.run_dir.atomic_files import write_arrow
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Turn
 from tests.compose import replay_config
@@ -36,8 +33,9 @@ class Others:
 @pytest.fixture
 def store_of():
     def make(*sources, now=lambda: 0, **options):
+        costs = JudgingCosts(Ledger(), "replayed_programs")
         options = replay_config(**options)
-        return ReplayBuffer(options, RewardConfig(), now, JudgingCosts(Ledger()), sources)
+        return ReplayBuffer(options, RewardConfig(), now, costs, sources)
 
     return make
 
@@ -79,17 +77,6 @@ def test_a_conversation_comes_back_with_its_observations_and_the_reward_of_its_a
     assert drawn.own == [True] * 2 + [False] * 3 + [True] + [False] * 2 + [True] * 2
 
 
-def test_batches_that_were_logged_before_there_were_conversations_can_be_read(tmp_path):
-    log = SampleLog(tmp_path, "judge")
-    log.write(1, [sample(P, 7, 1.0)])
-    older = sample_log.read(tmp_path, 1).drop(["turns"])
-    write_arrow(older, tmp_path / "samples" / "step-00000002.arrow")
-    table = sample_log.read_all(tmp_path)
-    assert table["turns"].to_pylist() == [None, None]
-    for rows in (table, older):
-        assert not any(s.turns for s in samples_of(rows, [P] * len(rows), RewardConfig()))
-
-
 def vars_of(s):
     return (s.prompt, s.tokens, s.logps, s.judgement, s.reward, s.truncated, s.origin)
 
@@ -101,16 +88,15 @@ def test_uniform_draws_are_uniform_and_depend_on_their_seed_alone(store_of):
     assert tokens(store.draw(P, 4, "a")) == tokens(store.draw(P, 4, "a"))
 
 
-def test_recent_ones_come_first(store_of):
-    assert tokens(filled(store_of(sampling="recent")).draw(P, 3, 0)) == [3, 2, 1]
-
-
 def test_balanced_draws_take_as_many_of_each_reward(store_of):
     store = store_of(sampling="balanced")
     store.add_batch([sample(P, token, float(token == 5)) for token in range(6)], 1)
     for seed in range(20):
         assert 5 in tokens(store.draw(P, 2, seed))
     assert len(store.draw(P, 6, 0)) == 6  # and where one runs out, the others go on
+    assert store.draw(Q, 2, 0) == []
+    recent = filled(store_of(sampling="recent"))
+    assert tokens(recent.draw(P, 3, 0)) == [3, 2, 1]
 
 
 def test_only_what_was_written_for_the_batch_is_taken_in(store_of):
@@ -137,12 +123,6 @@ def test_used_up_ones_go_and_are_counted(store_of):
         assert len(store) == 2
         store.add_batch(store.draw(P, 2, 0), 2)
     assert (len(store), store.metrics()["replay/used_up"]) == (0, 2)
-
-
-def test_what_is_drawn_but_not_trained_on_is_not_used(store_of):
-    store = filled(store_of(max_uses=1), 2)
-    store.draw(P, 2, 0)
-    assert len(store) == 2
 
 
 def test_beyond_its_capacity_the_oldest_go(store_of):
@@ -188,13 +168,17 @@ def test_it_goes_on_as_if_it_had_never_stopped(store_of, tmp_path):
     for number in range(1, 5):
         step(whole, number)
         step(stopped, number)
-    checkpoints.write(tmp_path, {"step": 4, "replay": stopped.state_dict()}, stopped.tables())
-    state, again = checkpoints.read(tmp_path), store_of(others, **given)
-    again.load_state_dict(state["replay"], state["tables"])
+    folder = tmp_path / "checkpoints" / "step-4"
+    folder.mkdir(parents=True)
+    state = {"step": 4, "replay": stopped.state_dict()}
+    checkpoints.write(folder, state, {"replay": stopped.table})
+    state, again = checkpoints.latest(tmp_path, pytest.fail), store_of(others, **given)
+    again.load_rows(state["tables"]["replay"])
+    again.load_state_dict(state["replay"])
     for number in range(5, 10):
         assert step(again, number) == step(whole, number)
     assert again.metrics() == whole.metrics()
     changed = Others()
     changed.digest = "changed"
     with pytest.raises(UserError, match="changed since the checkpoint"):
-        store_of(changed, **given).load_state_dict(state["replay"], state["tables"])
+        store_of(changed, **given).load_state_dict(state["replay"])

@@ -8,8 +8,7 @@ from envs.reward import RewardConfig
 from experiments.errors import UserError
 from experiments.replay import sample_log
 from experiments.replay.sample_log import samples_of
-from experiments.replay.sources import EarlierRun
-from experiments.rollout.batch_sources import check_source
+from experiments.replay.sources import EarlierRun, check_source
 from tests.experiments.rollout.stored import prompt, sample
 
 P, Q = prompt("p"), prompt("q")

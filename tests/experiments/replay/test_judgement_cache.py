@@ -3,7 +3,7 @@
 import pytest
 
 from envs.problem import Judgement, Problem, Verdict
-from experiments.replay.sources import JudgementCache
+from experiments.replay.judgements import JudgementCache
 from experiments.run_dir.ledger import Ledger
 
 PROBLEM = Problem("p", "", (), ())
@@ -37,5 +37,5 @@ def test_only_what_another_run_would_find_too_is_kept(tmp_path, verdict, by_wall
     judge = Always(verdict, by_wall_time)
     for _ in range(2):
         cache = JudgementCache(tmp_path, judge, Ledger())
-        assert cache.judgements_of(PROBLEM, {"x": "x"}) == {"x": judge.judgement}
+        assert cache.submit(PROBLEM, {"x": "x"})() == {"x": judge.judgement}
     assert judge.judged == (1 if kept else 2)

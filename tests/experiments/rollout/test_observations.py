@@ -93,14 +93,6 @@ def test_without_a_template_it_is_a_paragraph(nano):
     assert controls(nano, ids) == []
 
 
-def test_of_a_long_text_the_middle_is_left_out(nano):
-    encoder = ObservationEncoder(nano, True, {}, 40)
-    ids, shown = encoder.encode("first " + "x " * 500 + "last", cut_off=True)
-    assert len(ids) == 40 and shown.startswith("first") and shown.endswith("last")
-    whole, text = encoder.encode("short", cut_off=True)
-    assert len(whole) < 40 and text == "short"
-
-
 def test_a_bound_that_leaves_no_place_and_a_template_without_one_are_refused(nano, chatml):
     with pytest.raises(UserError, match=r"max_observation_tokens=9: .* set (\d+) or more") as found:
         ObservationEncoder(chatml, True, {}, 9)

@@ -7,7 +7,7 @@ import pytest
 from envs.cache_folder import cache_root
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
-from envs.tasks.prompts import PromptTemplate, with_few_shot
+from envs.tasks.prompts import with_few_shot
 from experiments.errors import UserError
 from experiments.policy.loading import load
 from experiments.rollout.prompts import encode_prompts
@@ -67,14 +67,6 @@ def test_another_template_is_encoded_anew(task, tokenizer, tmp_path):
     assert found[0] != found[1]
 
 
-def test_a_template_that_fails_on_a_problem_is_one_line(task, tokenizer, tmp_path):
-    (tmp_path / "mine.jinja").write_text("{{ samples[0].input }}")
-    prompt = PromptTemplate(tmp_path / "mine.jinja", "task.prompt")
-    with pytest.raises(UserError, match=r"task\.prompt=.*: for taco/"):
-        broken = replace(task, prompt=prompt, prompt_digest=prompt.digest)
-        encode_prompts(task.train, broken, tokenizer, TaskConfig(), {})
-
-
 def test_a_tokenizer_without_a_template_is_said(task, tokenizer):
     template, tokenizer.chat_template = tokenizer.chat_template, None
     try:
@@ -82,18 +74,6 @@ def test_a_tokenizer_without_a_template_is_said(task, tokenizer):
             encode_prompts(task.train, task, tokenizer, TaskConfig(), {})
     finally:
         tokenizer.chat_template = template
-
-
-def test_the_chat_template_is_told_what_the_model_wants(task, tokenizer):
-    template = tokenizer.chat_template
-    tokenizer.chat_template = template + "{% if quiet is defined %}quiet{% endif %}"
-    try:
-        wide = TaskConfig(max_prompt_tokens=10**6)
-        plain, _ = encode_prompts(task.train, task, tokenizer, wide, {})
-        quiet, _ = encode_prompts(task.train, task, tokenizer, wide, {"quiet": True})
-    finally:
-        tokenizer.chat_template = template
-    assert tokenizer.decode(quiet[0].tokens) == tokenizer.decode(plain[0].tokens) + "quiet"
 
 
 @pytest.mark.parametrize("chat", [True, False])

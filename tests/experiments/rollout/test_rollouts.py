@@ -1,118 +1,69 @@
-"""Which problems a batch is made of, where groups without a spread make way for others."""
+"""Which problems and seeds a batch is made of, planned or not, and what is paid for."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 
-from envs.problem import Problem
-from experiments.config.composition import config_of
 from experiments.errors import UserError
-from experiments.rollout import generate
-from experiments.rollout.rollouts import MAX_RESAMPLINGS, Rollouts
-from experiments.run_dir.flops import ModelFlops
-from experiments.run_dir.ledger import Ledger
-from experiments.sample import PromptedProblem
+from experiments.rollout.rollouts import MAX_RESAMPLINGS
+from tests.experiments.compose import config
+from tests.experiments.rollout.stored import prompt, rollouts_of, sample
 
-PROBLEMS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (2, i)) for i in range(6)]
-
-
-class FakeEngine:
-    """Writes the prompt's number; remembers the seeds."""
-
-    def __init__(self):
-        self.seeds, self.asked = [], []
-
-    def generate(self, request, finished=None):
-        prompts, seeds = request.prompts, request.seeds
-        self.seeds += [seed for group in seeds for seed in group]
-        self.asked.append((list(prompts), seeds))
-        pairs = zip(prompts, seeds, strict=True)
-        return [
-            [SimpleNamespace(tokens=(p[1],), logps=(0.0,)) for _ in group] for p, group in pairs
-        ]
+PROBLEMS = [prompt(f"p{i}") for i in range(6)]
+NAMES = {p.problem.name for p in PROBLEMS}
+PAIRS = ("algo=dapo", "train.prompts=2", "train.group_size=2")
+RESAMPLED = "train.resample_zero_variance=true"
 
 
-def answered(prompt, reward):
-    """A response of one token."""
-    one = {"tokens": (1,), "generated": 1, "turns": (), "seed": None}
-    return SimpleNamespace(prompt=prompt, reward=reward, **one)
-
-
-def judge_by(monkeypatch, samples_of):
-    """Samples come from `samples_of`, which gets their prompts, and nothing is judged."""
-    monkeypatch.setattr(generate, "judged", lambda completions, *_: [None] * len(completions))
-    monkeypatch.setattr(generate, "rewarded_samples", samples_of)
-
-
-@pytest.fixture
-def collected(monkeypatch):
+def collected(mixed, *overrides):
     """(names of the batch's problems, generated tokens, seeds) for problems that have a spread."""
-
-    def collect(mixed, **train):
-        def judged(owners, *_):
-            paid = [float(o.problem.name in mixed and i % 2) for i, o in enumerate(owners)]
-            return [answered(o, r) for o, r in zip(owners, paid, strict=True)]
-
-        judge_by(monkeypatch, judged)
-        given = [f"train.{key}={value}" for key, value in train.items()]
-        config = config_of(["algo=dapo", "train.prompts=2", "train.group_size=2", *given])
-        engine, ledger = FakeEngine(), Ledger(model=ModelFlops(blocks=10, head=1))
-        drawn = Rollouts(config, PROBLEMS, engine, None, None, None, ledger, "run")
-        samples = drawn.collect(1)
-        names = [sample.prompt.problem.name for sample in samples[::2]]
-        # In each group a prompt of two tokens and two responses of one are read, two predicted.
-        assert ledger.counts.flops == ledger.counts.generated_tokens / 2 * 2 * (10 * 3 + 1 * 2)
-        return names, ledger.counts.generated_tokens, engine.seeds
-
-    return collect
+    reward = lambda name, i: name in mixed and i % 2  # noqa: E731
+    rollouts = rollouts_of(PROBLEMS, reward, *PAIRS, *overrides)
+    names = [each.prompt.problem.name for each in rollouts.collect(1)[::2]]
+    seeds = [s for _, groups in rollouts.responder.asked for group in groups for s in group]
+    counts = rollouts.ledger.counts
+    # In each group a prompt of three tokens and two responses of one are read, two predicted.
+    assert counts.flops == counts.generated_tokens / 2 * 2 * (10 * 4 + 1 * 2)
+    return names, counts.generated_tokens, seeds
 
 
-def test_groups_without_a_spread_are_replaced_and_paid_for(collected):
+def test_zero_variance_groups_are_replaced_and_paid_for():
     plain, tokens, seeds = collected(set())
     assert (len(plain), tokens) == (2, 4)
-    order = collected({f"p{i}" for i in range(6)}, resample_zero_variance=True)
-    assert order == (plain, tokens, seeds)  # nothing to replace, nothing is another
-    mixed = {f"p{i}" for i in range(6)} - {plain[0]}
-    names, paid, drawn = collected(mixed, resample_zero_variance=True)
-    assert names[0] == plain[1]
-    assert len(set(names)) == 2
-    assert plain[0] not in names
-    assert paid == 6
-    assert drawn[:4] == seeds
-    assert len(set(drawn)) == 6
-
-
-def test_it_ends_where_no_problem_has_a_spread(collected):
-    names, paid, _ = collected(set(), resample_zero_variance=True)
-    assert len(names) == 2  # the last round's
-    assert paid == 4 * (1 + MAX_RESAMPLINGS)
+    assert collected(NAMES, RESAMPLED) == (plain, tokens, seeds)  # nothing to replace
+    names, paid, drawn = collected(NAMES - {plain[0]}, RESAMPLED)
+    assert names[0] == plain[1] and len(set(names)) == 2 and plain[0] not in names
+    assert paid == 6 and drawn[:4] == seeds and len(set(drawn)) == 6
+    names, paid, _ = collected(set(), RESAMPLED)  # no problem has a spread
+    assert len(names) == 2 and paid == 4 * (1 + MAX_RESAMPLINGS)
 
 
 def test_a_group_of_one_never_has_a_spread():
-    with pytest.raises(
-        UserError, match=r"train.resample_zero_variance=true with train.group_size=1"
-    ):
-        config_of(["algo=sft", "train.group_size=1", "train.resample_zero_variance=true"])
+    with pytest.raises(UserError, match=r"train.resample_zero_variance=true with train.group_size"):
+        config("algo=sft", "train.group_size=1", RESAMPLED)
 
 
-def planning(*overrides):
-    config = config_of(["algo=dapo", "train.prompts=2", "train.group_size=2", *overrides])
-    return Rollouts(config, PROBLEMS, FakeEngine(), None, None, None, Ledger(), "run")
+def test_a_group_in_which_the_judge_failed_is_left_out_whole():
+    rollouts = rollouts_of(PROBLEMS, lambda *_: 1, *PAIRS)
+    answers = rollouts.responder.respond
+
+    def broken(*given):
+        first, second, *rest = answers(*given)[1]
+        return [], [first, replace(second, reward=None), *rest]
+
+    rollouts.responder.respond = broken
+    assert [s.reward for s in rollouts.collect(1)] == [1.0, 1.0]
 
 
-def test_a_planned_batch_is_what_the_engine_is_asked_for_when_its_turn_comes(monkeypatch):
-    def judged(owners, *_):
-        return [answered(owner, 1.0) for owner in owners]
-
-    judge_by(monkeypatch, judged)
-    drawn, planned = planning(), {}
+def test_a_planned_batch_is_what_the_engine_is_asked_for_when_its_turn_comes():
+    rollouts, planned = rollouts_of(PROBLEMS, lambda *_: 1, *PAIRS), {}
     for step in range(1, 8):
         for batch in range(step, step + 3):
-            prompts, seeds = drawn.plan(batch, step)
-            asked = ([prompt.tokens for prompt in prompts], seeds)
+            prompts, seeds = rollouts.plan(batch, step)
+            asked = ([p.problem.name for p in prompts], seeds)
             assert planned.setdefault(batch, asked) == asked
-        drawn.collect(step)
-        assert drawn.engine.asked[-1] == planned[step]
+        rollouts.collect(step)
+        assert rollouts.responder.asked[-1] == planned[step]
 
 
 class Pool:
@@ -126,36 +77,30 @@ class Pool:
 
     def draw(self, prompt, count, *seed):
         there = int(prompt.problem.name[1:]) % 2
-        return [SimpleNamespace(prompt=prompt, reward=0.0, seed=seed)] * count * there
+        return [sample(prompt, hash(seed) % 99, 0.0, source="dataset")] * count * there
 
     def charge(self, prompt):
         self.charged.append(prompt.problem.name)
 
 
-def test_a_planned_batch_leaves_room_for_the_programs_beside_it(monkeypatch):
-    def judged(owners, *_):
-        return [answered(owner, 1.0) for owner in owners]
-
-    judge_by(monkeypatch, judged)
-    drawn, planned = planning("algo=spo", "train.offline_share=0.5"), {}
-    drawn.offline = pool = Pool()
+def test_a_planned_batch_leaves_room_for_the_programs_beside_it():
+    pool, planned = Pool(), {}
+    rollouts = rollouts_of(
+        PROBLEMS, lambda *_: 1, *PAIRS, "algo=spo", "train.offline_share=0.5", offline=pool
+    )
     for step in range(1, 8):
         for batch in range(max(planned, default=0) + 1, step + 3):
-            drawn.prefetch(batch, step)
-            planned[batch] = drawn.plan(batch, step)
-            of_batch = [prompt.problem.name for prompt in planned[batch][0]]
-            assert pool.foreseen[-2:] == of_batch
-        samples = drawn.collect(step)
-        prompts, seeds = planned[step]
-        assert drawn.engine.asked[-1] == ([prompt.tokens for prompt in prompts], seeds)
-        assert [len(of) for of in seeds] == [2 - int(p.problem.name[1:]) % 2 for p in prompts]
-        assert {sample.seed for sample in samples} <= {None, (0, step)}
-        assert pool.charged[-2:] == [prompt.problem.name for prompt in prompts]
+            rollouts.prefetch(batch, step)
+            planned[batch] = rollouts.plan(batch, step)
+            assert pool.foreseen[-2:] == [p.problem.name for p in planned[batch][0]]
+        samples = rollouts.collect(step)
+        names = [p.problem.name for p in planned[step][0]]
+        assert rollouts.responder.asked[-1] == (names, planned[step][1])
+        assert [len(of) for of in planned[step][1]] == [2 - int(name[1:]) % 2 for name in names]
+        assert len(samples) == 4 and pool.charged[-2:] == names
         assert len(pool.charged) == 2 * step
 
 
-def test_a_batch_that_hangs_on_those_before_is_not_planned():
-    assert planning("train.resample_zero_variance=true").plan(2, 1) is None
-    used_again = planning()
-    used_again.replay = object()
-    assert used_again.plan(2, 1) is None
+def test_a_batch_that_depends_on_those_before_is_not_planned():
+    assert rollouts_of(PROBLEMS, lambda *_: 1, *PAIRS, RESAMPLED).plan(2, 1) is None
+    assert rollouts_of(PROBLEMS, lambda *_: 1, *PAIRS, replay=object()).plan(2, 1) is None

@@ -1,1 +1,0 @@
-"""Training by another library, TRL, on the benchmarks' problems and with our rewards."""

@@ -1,1 +1,0 @@
-"""What other rooms still take from the former room of studies."""

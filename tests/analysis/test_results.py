@@ -1,0 +1,193 @@
+"""Packed studies give the numbers of their run folders; pages and quotes are held to them."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from analysis.compare import main as compare
+from analysis.experiment import read_experiment
+from analysis.report import experiment_tables
+from analysis.results import Cell, Results, main, results_of
+from analysis.runs import RunError, load_run
+from tests.analysis.conversations import add_conversations
+from tests.command_line import ROOT
+
+STUDY = """
+question: which is better
+seeds: [0, 1]
+arms:
+  ppo: {overrides: [algo=ppo]}
+  spo-x_1.5: {overrides: [algo=spo]}
+claims:
+  - {says: SPO above PPO, a: spo-x_1.5, b: ppo, metric: pass@1}
+  - {says: SPO above PPO when hot, a: spo-x_1.5, b: ppo, metric: pass@10 (T=1)}
+  - {says: PPO at most .9 below, a: ppo, b: spo-x_1.5, metric: pass@1, margin: 0.9}
+  - {says: SPO takes less memory, a: spo-x_1.5, b: ppo, metric: memory}
+gains: [[spo-x_1.5, ppo]]
+"""
+SKILL = {"ppo": 4.0, "spo-x_1.5": 8.0}
+PAGE = """# S
+
+<!-- table: pass@1; generated_tokens -->
+
+<!-- end -->
+
+<!-- differences: pass@1 -->
+
+<!-- end -->
+
+<!-- claims -->
+
+<!-- end -->
+"""
+
+
+@pytest.fixture
+def repository(tmp_path, make_run, add_further):
+    """A repository with one packed study, s, and the study's folder beside it."""
+    results_of.cache_clear()
+    (tmp_path / "s.yaml").write_text(STUDY)
+    arms = []
+    for arm, skill in SKILL.items():
+        for seed in (0, 1):
+            config = {"eval.further_temperatures": [], "eval.split": "choose"}
+            path = make_run(tmp_path, arm.partition("-")[0], seed, skill=skill, config=config)
+            metrics = pd.read_parquet(path / "metrics.parquet")
+            metrics["memory/peak_mb"] = 100.0 + 10 * seed + len(arm)
+            metrics.to_parquet(path / "metrics.parquet", index=False)
+            evals = load_run(path).evals
+            add_further(path, 1.0, evals[evals["step"] != 10].sample(frac=1, random_state=seed))
+            head = {"arm": arm, "seed": seed, "trial": False, "status": "finished"}
+            arms.append(head | {"run": f"study-s/{path.name}", "overrides": []})
+    folder = (tmp_path / "compare").rename(tmp_path / "study-s")
+    (folder / "arms.json").write_text(json.dumps(arms))
+    named = [{"a": "spo-x_1.5", "b": "ppo", "metric": None, "margin": None}]
+    (folder / "contrasts.json").write_text(json.dumps(named))
+    (tmp_path / "README.md").write_text("no number\n")
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    return tmp_path
+
+
+def pack(root):
+    status = main([f"pack={root / 'study-s'}", f"study={root / 's.yaml'}", f"root={root}"])
+    assert status == 0
+    return root / "docs" / "results" / "study-s"
+
+
+def tables(paths):
+    experiment, _ = read_experiment("s", paths)
+    return experiment_tables(experiment)
+
+
+@pytest.mark.parametrize("turns", [False, True])
+def test_counts_give_the_tables_of_the_run_folders(repository, turns):
+    runs = sorted(path for path in (repository / "study-s").iterdir() if path.is_dir())
+    if turns:
+        for run in runs:
+            add_conversations(run)
+    packed, of_runs = tables([pack(repository)]), tables(runs)
+    names = ["differences.csv", "letters.csv", "costs.csv", "equal_budget.csv"]
+    for name in names + ["turns.csv"] * turns:
+        kept, counted = of_runs[name], packed[name].dropna(how="all", axis=1)
+        if "metric" in kept:  # texts of programs are not packed
+            texts = "edit|distinct.2|token_entropy"
+            kept = kept[~kept["metric"].str.match(texts)].reset_index(drop=True)
+            counted = counted[~counted["metric"].str.match(texts)].reset_index(drop=True)
+        both = kept.columns.intersection(counted.columns)
+        assert_frame_equal(counted[both], kept[both], check_dtype=False)
+
+
+def test_a_page_is_filled_and_then_without_fault(repository, capsys):
+    page = pack(repository).with_suffix(".md")
+    assert "which is better" in page.read_text()  # a first page, to be completed by hand
+    page.write_text(PAGE)
+    assert main([f"root={repository}", "write=true"]) == 0
+    text = page.read_text()
+    assert "| spo-x_1.5 − ppo |" in text and "**held" in text and "MB" in text
+    assert main([f"root={repository}"]) == 0
+    assert "faults: 0" in capsys.readouterr().out
+    page.write_text(text.replace("**held**", "**not held**"))
+    assert main([f"root={repository}"]) == 1
+    assert "study-s.md:" in capsys.readouterr().out
+
+
+def test_each_quote_is_held_to_its_cell(repository, capsys):
+    results = Results(pack(repository))
+    main([f"root={repository}", "write=true"])
+    gap = results.quote("spo-x_1.5 - ppo", "pass@1")
+    right = [
+        f"{results.quote('ppo', 'pass@1', 'interval')}<!--= s; ppo; pass@1; interval -->",
+        f"{gap}<!--= s; spo-x_1.5 - ppo; pass@1 -->",
+        f"{gap.lstrip('+')}<!--= s; spo-x_1.5 - ppo; pass@1; unsigned -->",
+        f"{results.quote('ppo', 'area')}<!--= s; ppo; area -->",
+        f"{results.quote('ppo', 'loss in second half', 'range')}"
+        "<!--= s; ppo; loss in second half; range -->",
+    ]
+    readme = repository / "README.md"
+    readme.write_text("\n".join(right))
+    assert main([f"root={repository}"]) == 0
+    wrong = [
+        ".999<!--= s; ppo; pass@1 -->",
+        f"1{results.quote('ppo', 'pass@1')}<!--= s; ppo; pass@1 -->",  # another number's end
+        "0<!--= s; nobody; pass@1 -->",
+        "0<!--= s; ppo; pass@7 -->",
+    ]
+    readme.write_text("\n".join(wrong))
+    capsys.readouterr()
+    assert main([f"root={repository}"]) == 1
+    out = capsys.readouterr().out
+    assert [f"README.md:{line}:" in out for line in range(1, 5)] == [True] * 4
+
+
+def test_changed_counts_and_claims_beyond_them_are_refused(repository, capsys):
+    folder = pack(repository)
+    (folder / "arms.json").write_text("[]")
+    with pytest.raises(RunError, match=r"arms\.json"):
+        Results(folder)
+    study = repository / "s.yaml"
+    study.write_text(STUDY.replace("metric: memory", "metric: edit_distance"))
+    assert main([f"pack={repository / 'study-s'}", f"study={study}"]) == 2
+    assert "edit_distance" in capsys.readouterr().err
+
+
+def test_two_arms_of_a_packed_study_are_compared(repository, capsys):
+    folder = pack(repository)
+    assert compare([f"study={folder}", "a=spo-x_1.5", "b=ppo"]) == 0
+    gap = results_of(folder).cell("spo-x_1.5 - ppo", "pass@1")
+    assert f"{gap.mean:.3f}"[1:] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (Cell(0.473), ".473"),
+        (Cell(-0.0104, -0.2, 0.18), "−.010 [−.200, .180]"),
+        (Cell(-0.0001), ".000"),
+        (Cell(12345.6, digits=0), "12,346"),
+        (Cell(float("nan")), "–"),
+    ],
+)
+def test_numbers_are_written_in_one_way(cell, text):
+    assert cell.text() == text
+
+
+@pytest.mark.slow
+def test_the_pages_of_this_repository_are_right(capsys):
+    assert main([f"root={ROOT}"]) == 0, capsys.readouterr().out
+
+
+def test_one_page_of_this_repository_is_right(tmp_path, capsys):
+    results_of.cache_clear()
+    results = tmp_path / "docs" / "results"
+    shutil.copytree(
+        ROOT / "docs" / "results" / "study-atlas_scaled", results / "study-atlas_scaled"
+    )
+    page = results / "study-atlas_scaled.md"
+    shutil.copy(ROOT / "docs" / "results" / page.name, page)
+    (tmp_path / "README.md").write_text("")
+    (results / "leaderboard.md").write_text("")
+    main([f"root={tmp_path}"])
+    assert "study-atlas_scaled.md:" not in capsys.readouterr().out

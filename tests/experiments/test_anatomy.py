@@ -1,0 +1,32 @@
+"""The anatomy: cosines of gradients, and the page that it writes of two objectives."""
+
+import pandas as pd
+import pytest
+import torch
+
+from experiments import anatomy
+
+
+def test_cosines_are_those_of_torch_and_unknown_for_no_gradient():
+    vectors = [*torch.randn(3, 100), torch.zeros(100)]
+    found = anatomy.cosines(vectors, chunk=30)
+    expected = torch.nn.functional.cosine_similarity(vectors[0], vectors[1], dim=0)
+    assert found[0, 1].item() == pytest.approx(expected.item(), abs=1e-6)
+    assert found[3].isnan().all()
+
+
+@pytest.mark.slow
+def test_the_page_and_its_cosines(tmp_path, monkeypatch):
+    monkeypatch.setattr(anatomy, "STAGES", {"base": 0, "half-trained": 10})
+    monkeypatch.setattr(anatomy, "PROMPTS", 4)
+    options = anatomy.Options(
+        tmp_path / "page.md", tmp_path / "outputs", "raft,rloo,remix,ppo_ewma"
+    )
+    anatomy.main(options)
+    rows = pd.read_csv(tmp_path / "page.csv").set_index(["situation", "objective"])
+    assert rows.loc[("base, fresh", "raft"), "rejected"] == 0
+    assert rows.loc[("base, fresh", "raft"), "cos raft"] == pytest.approx(1)
+    assert pd.isna(
+        rows.loc[("base, stale", "rloo"), "cos raft"]
+    )  # it is not made for old responses
+    assert "| remix" in (tmp_path / "page.md").read_text()

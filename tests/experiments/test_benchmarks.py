@@ -1,0 +1,55 @@
+"""The benchmarks at tiny sizes: they run, measure in turn, and judge what they claim to."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from experiments.benchmarks import common, gpu_check, judge, scaling
+
+
+def test_cases_take_turns_and_ratios_are_taken_within_a_round(capsys):
+    seen = []
+
+    def case(name, value):
+        return lambda number: seen.append((number, name)) or {"time": value * (number + 1)}
+
+    values = common.alternate({"a": case("a", 1.0), "b": case("b", 3.0)}, rounds=2)
+    assert seen == [(0, "a"), (0, "b"), (1, "b"), (1, "a"), (2, "a"), (2, "b")]
+    common.report("title", values, "s", baseline="a")
+    assert "3.00 (3.00 to 3.00)" in capsys.readouterr().out
+
+
+def test_every_part_of_the_gpu_check_runs_at_tiny_shapes(capsys):
+    assert gpu_check.main(gpu_check.Options(small=True)) == 0
+    found = capsys.readouterr().out
+    assert "FAILED" not in found
+    for name in gpu_check.STEPS:
+        assert f"{name}: " in found
+
+
+def test_the_made_programs_get_the_verdicts_of_their_labels():
+    workloads = {"wrong, 5 tests": judge.made_workloads()["wrong, 5 tests"]}
+    lines = "\n".join([json.dumps(workloads), json.dumps("wrong, 5 tests")])
+    command = [sys.executable, "-m", "experiments.benchmarks.judge_probe", "embedded"]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["96"]
+
+
+SERIAL = scaling.Loop(scaling.Time(2), scaling.Time(1), scaling.Time(3), scaling.Time(1))
+
+
+@pytest.mark.parametrize(
+    ("loop", "seconds", "lag"),
+    [
+        (SERIAL, 7, 0),  # all in turn
+        (scaling.replace(SERIAL, lag=1), 4, 1),  # the learner and the sync are the bottleneck
+        (scaling.replace(SERIAL, pieces=4), 3 * 2 + 7, 0),  # one slot
+        (scaling.replace(SERIAL, pieces=4, slots=4, judges=4), 7, 0),
+    ],
+)
+def test_a_loop_of_fixed_times_takes_what_can_be_added_up_by_hand(loop, seconds, lag):
+    simulated = scaling.Simulation(loop).run(20)
+    assert simulated.step_s == pytest.approx(seconds)
+    assert simulated.lags[-1] == lag
