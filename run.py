@@ -17,14 +17,14 @@ def main() -> None:
     exit_on_interrupt("interrupted before the run began")  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
     from envs.command_line import quiet_when_unread
-    from experiments.config.command_line import note_command_line, spelt_out
     from experiments.errors import UserError
     from experiments.launch import INTERRUPTED, MISUSED, is_rank_zero
+    from experiments.run_dir.provenance import note_command_line
 
     note_command_line(sys.argv)
     with quiet_when_unread():
         try:
-            status = run(spelt_out(sys.argv[1:]))
+            status = run(sys.argv[1:])
         except UserError as error:
             if is_rank_zero():
                 print(f"error: {error}", file=sys.stderr)
@@ -38,14 +38,10 @@ def run(arguments: Sequence[str]) -> int:
     """Show what the command line asks to see, or run its jobs; returns the exit status."""
     from experiments.config.composition import config_of, is_sweep, jobs_of
     from experiments.config.help import shown_text
-    from experiments.config.version import version_text
     from experiments.launch import resume, run_alone
     from experiments.runner import check_runs
     from experiments.sweep import run_sweep
 
-    if "--version" in arguments:
-        print(version_text())
-        return 0
     if (text := shown_text(arguments)) is not None:
         print(text)
         return 0

@@ -27,9 +27,8 @@ from experiments.evaluation import Evaluation
 from experiments.learner.learner import Learner
 from experiments.learner.memory import check_memory
 from experiments.policy import loading
-from experiments.policy.length_check import check_lengths
+from experiments.policy.model_checks import check_lengths, check_tokens
 from experiments.policy.model_flops import model_flops
-from experiments.policy.tokenizer_check import check_end_token, check_vocabulary
 from experiments.replay.buffer import ReplayBuffer
 from experiments.replay.judgements import JudgementCache, JudgingCosts
 from experiments.replay.sample_log import SampleLog
@@ -46,11 +45,9 @@ from experiments.rollout.environments import Environments
 from experiments.rollout.generate import Responder, overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
 from experiments.rollout.problem_facts import (
-    checker_facts,
     empty_split,
     problem_facts,
     problem_line,
-    task_counts,
 )
 from experiments.rollout.prompts import Prompts, encode_prompts
 from experiments.rollout.rewards import RewardShaping
@@ -177,12 +174,11 @@ def build(
         raise UserError(str(error)) from error
     activity.begin("encoding the prompts")
     tokenizer = loading.load_tokenizer(config.model)
-    check_end_token(tokenizer, config.model.path)
     train_prompts = _prompts(task.train, "train", task, tokenizer, config, config.steps > 0)
     evaluated = getattr(task, config.eval.split)
     eval_prompts = _prompts(evaluated, config.eval.split, task, tokenizer, config, True)
     largest = max(int(prompts.ids.max(initial=0)) for prompts in (train_prompts, eval_prompts))
-    check_vocabulary(tokenizer, model_config, config.model.path, largest)
+    check_tokens(tokenizer, model_config, config.model.path, largest)
     activity.begin("loading the model")
     base = loading.load_policy(config.model)
     weights = loading.fingerprint(base.model)
@@ -365,15 +361,19 @@ def _describe(
     """Record data, judge and sandbox in run.json; return the facts on the problems in use."""
     used = {"train": train.kept_problems} if config.steps else {}
     used["eval"] = evaluated.kept_problems
-    facts = problem_facts(config, used, judge.version, environments.name)
-    facts |= checker_facts(config, used)
+    facts = problem_facts(config, used, judge.version)
     records.describe(
         data_hash=task.data_hash,
         judge_version=judge.version,
         sandbox={"name": environments.name, "strength": environments.strength},
         train_problems=len(train),
         eval_problems=len(evaluated),
-        task=task_counts(task),
+        task={
+            "rows_read": task.rows_read,
+            "left_out": dict(task.left_out),
+            "first_left_out": task.first_left_out,
+            "decontaminated": task.decontaminated,
+        },
         **facts,
     )
     names = ({"problem": p.problem.name, "prompt": task.prompt(p.problem)} for p in evaluated)

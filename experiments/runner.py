@@ -240,7 +240,7 @@ def changed(job: Job) -> str:
     from experiments.run_dir.provenance import changes
 
     assert job.end.folder is not None
-    kinds = ", ".join(changes(job.end.folder, job.config))
+    kinds = ", ".join(changes(job.end.folder))
     return f" (made with other {kinds}; again=always runs it again)" if kinds else ""
 
 
@@ -315,19 +315,14 @@ def _end_all(processes: Sequence[subprocess.Popen]) -> None:
             continue
 
 
-def check_runs(configs: Sequence[RunConfig], starts: bool = True) -> None:
-    """Raise UserError for what would end one of these runs at its start.
-
-    `starts`: they start now, on this machine.
-    """
-    from experiments.config.preflight import check_before_start, make_output_folder
+def check_runs(configs: Sequence[RunConfig]) -> None:
+    """Raise UserError for what would end one of these runs at its start."""
+    from experiments.config.preflight import check_before_start
     from experiments.launch import check_launch
 
     for config in configs:
         check_launch(config)
-    for folder in {config.output_dir for config in configs}:
-        make_output_folder(folder)
-    check_before_start(configs, starts)
+    check_before_start(configs)
 
 
 # The table at the end.

@@ -34,7 +34,6 @@ from envs.command_line import (
     wants_help,
 )
 from experiments.config.composition import config_of
-from experiments.config.model_folder import with_last_model_folder
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.launch import FAILED, INTERRUPTED, MISUSED
@@ -241,7 +240,7 @@ def _config(study: Study, name: str, more: Sequence[str]) -> tuple[tuple[str, ..
     arm = study.arms[name]
     given = (f"name={study.name}", *study.overrides, *arm.overrides, *more)
     try:
-        overrides = with_last_model_folder(given)
+        overrides = tuple(given)
         config = config_of(overrides)
         if arm.weights_of:
             overrides = (*overrides, f'model.name="{config.model.name}-after-{arm.weights_of}"')

@@ -22,11 +22,8 @@ import torch
 
 from experiments.build import Parts, build
 from experiments.config.resolve_defaults import (
-    describe_dropped,
-    few_problems_note,
     final_split_warning,
     missing_share_warning,
-    no_gpu_warning,
     resolve_defaults,
     summary,
 )
@@ -103,7 +100,7 @@ def train(
     loading.set_up_torch(config.model.threads)
     torch.manual_seed(config.seed)
     device = str(loading.pick_device(config.model.device))
-    requested, config = config, resolve_defaults(config, device)
+    config = resolve_defaults(config, device)
     display = Display(config.steps, label)
     checkpoint = checkpoints.latest(folder, display.say) if folder else None
     state = ResumeState(**checkpoint["resume"]) if checkpoint else ResumeState()
@@ -113,7 +110,7 @@ def train(
     sample_log.truncate(records.folder, state.step)
     try:
         with display, build(config, records, runtime, display.activity) as parts:
-            _describe(requested, config, device, parts, records, display)
+            _describe(config, device, parts, records, display)
             if checkpoint:
                 check_base(records, checkpoint["base"])
                 assert state.states is not None  # checkpoints hold no half update
@@ -154,7 +151,6 @@ def check_base(records: Records, base: dict[str, Any]) -> None:
 
 
 def _describe(
-    requested: RunConfig,
     config: RunConfig,
     device: str,
     parts: Parts,
@@ -162,17 +158,12 @@ def _describe(
     display: Display,
 ) -> None:
     """Print what the run was resolved to."""
-    needs, info = parts.learner.algorithm.needs, records.info
-    if dropped := describe_dropped(requested, config):
-        records.describe(requested_k=requested.eval.k)
+    info = records.info
     if warning := final_split_warning(config, info.get("study")):
         records.describe(test_split_warning=warning)
     lines = [
         summary(config, device),
-        dropped,
-        no_gpu_warning(requested, device),
-        missing_share_warning(config, needs, info["train_problems"]),
-        few_problems_note(config, info["eval_problems"]),
+        missing_share_warning(config, parts.learner.algorithm.needs.share),
         warning,
         f"problems: {parts.problems}",
         f"sandbox: {parts.sandbox}",
@@ -197,7 +188,7 @@ class Trainer:
         self.display, self.state, self.tables = display, state, parts.tables()
         self.learner, self.ledger = parts.learner, parts.ledger
         self.show_every = show_every
-        self.signs, self.kl_to_base = LearningSigns(config), float("nan")
+        self.signs = LearningSigns(config)
         self.loggers = open_loggers(
             config, records.folder, asdict(config), state.recorded, display.say
         )
@@ -236,7 +227,7 @@ class Trainer:
                 self.display.say(*self.signs.lines())
             if every and step % every == 0 and step < steps:
                 self.save(f"step-{step}")
-        self.display.say(*self.signs.lines(self.kl_to_base))
+        self.display.say(*self.signs.lines())
         self.records.describe(**self.parts.rollouts.description)
 
     def train_step(self, step: int) -> Row:
@@ -292,7 +283,6 @@ class Trainer:
                 self.parts.eval_engine.sync(self.learner.policy)
             if self.config.eval.kl_samples:
                 row |= self.kl_metrics(step)
-        self.kl_to_base = row["eval/kl_ref"]
         self.parts.count_judging()
         row |= self.ledger.columns()
         self.records.step(row)

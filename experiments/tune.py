@@ -34,7 +34,6 @@ from analysis.markdown import table
 from analysis.runs import load_run
 from envs.command_line import CONF, parse_values
 from experiments.config.composition import config_of
-from experiments.config.model_folder import with_last_model_folder
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.launch import FAILED
@@ -315,7 +314,7 @@ def tune(arguments: Sequence[str]) -> int:
     for name in tuned:
         arm = [each for each in study.arms[name].overrides if each != own[name]]
         trial = [f"name={study.name}-tuning", *study.overrides, *arm, *study.tuning.overrides]
-        trials[name] = with_last_model_folder([*trial, *overrides])
+        trials[name] = (*trial, *overrides)
         try:
             config = config_of(trials[name])
             _check_scored(config)

@@ -386,12 +386,7 @@ class CheckerRuns:
         """Run programs on their next tests."""
         begun = [len(run.executions) for run in runs]
         jobs = [
-            replace(
-                run.pending.job,
-                inputs=run.next_inputs,
-                promising=run.promising,
-                again=run.pending.rerun,
-            )
+            replace(run.pending.job, inputs=run.next_inputs, promising=run.promising)
             for run in runs
         ]
 

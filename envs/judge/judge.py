@@ -218,7 +218,7 @@ class JudgingSession:
         yield from answered
         begin = ended = time.monotonic()
         for pending in self._execute(to_run):
-            ended = ended if pending.rerun else time.monotonic()
+            ended = time.monotonic()
             yield from pending.answers()
         for pending in to_run:
             pending.wall_s = (ended - begin) / len(to_run)
@@ -334,8 +334,7 @@ class JudgingSession:
     def _execute(self, programs: Sequence[PendingProgram]) -> Iterator[PendingProgram]:
         """Run programs, at last those of problems with a checker program; yield them when judged.
 
-        Those whose first run is in doubt run once more, on a share of the workers while others go
-        on. Those that got no core wait for `finish`, when the machine is less busy.
+        Those whose first run is in doubt wait for `finish`, when the machine is less busy.
         """
         yield from self._compare([one for one in programs if one.problem.checker != PROGRAM])
         checked = {n: one for n, one in enumerate(programs) if one.problem.checker == PROGRAM}
@@ -348,7 +347,7 @@ class JudgingSession:
     def _compare(self, programs: list[PendingProgram]) -> Iterator[PendingProgram]:
         """Run programs whose outputs are compared with the expected ones."""
         sandbox, early_stop = self._judge.sandbox, self._judge.config.early_stop
-        jobs = [replace(one.job, again=True) if one.rerun else one.job for one in programs]
+        jobs = [one.job for one in programs]
 
         def keep_going(number: int, position: int, execution: Execution) -> bool:
             if execution.outcome in (Outcome.INFRA_ERROR, Outcome.STARVED, Outcome.SYNTAX_ERROR):
@@ -357,15 +356,10 @@ class JudgingSession:
             return not grade.ended and (grade.verdict is Verdict.ACCEPTED or not early_stop)
 
         for number, executions in sandbox.run(jobs, keep_going) if jobs else ():
-            pending = programs[number]
-            starved = any(execution.outcome is Outcome.STARVED for execution in executions)
-            if self._is_judged(pending, executions):
-                yield pending
-            elif sandbox.takes_more and not starved:
-                programs.append(pending)
-                jobs.append(replace(pending.job, again=True))
+            if self._is_judged(programs[number], executions):
+                yield programs[number]
             else:
-                self._doubtful.append(pending)
+                self._doubtful.append(programs[number])
 
     def _is_judged(self, pending: PendingProgram, executions: list[Execution]) -> bool:
         """Judge a program by its executions; return False if it has to run once more."""

@@ -50,7 +50,6 @@ class Job:
     limits: Limits = Limits()
     fn_name: str | None = None  # stdout is then what the function returned, as `inside/values.py`
     promising: bool = False  # likely to run on more than its first input; changes only costs
-    again: bool = False  # its first run was in doubt: at most half of the workers run such jobs
 
 
 @dataclass(slots=True)
@@ -87,7 +86,6 @@ class Sandbox(ABC):
     name: str  # "docker", "embedded"
     strength: str  # one line for the log and run.json: how programs are confined
     platform: str = ""  # a verdict may depend on it: the backend, Python's and numpy's version
-    takes_more = False  # whether `run` also runs jobs that are appended to its list meanwhile
 
     @abstractmethod
     def run(
@@ -95,7 +93,6 @@ class Sandbox(ABC):
     ) -> Iterator[tuple[int, list[Execution]]]:
         """Run all jobs on all workers; yield (job index, executions) as each job ends.
 
-        Where the sandbox `takes_more`, jobs that are appended to the list meanwhile run too.
         A program that does not compile has one execution that reports so, whatever its inputs.
         A stuck or dead worker is replaced and its job run again once. If that fails too, the job's
         last execution is an INFRA_ERROR. No job is lost, and none hangs.

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from envs.command_line import quiet_when_unread, take_no_arguments
 from envs.sandbox.base import SandboxError
-from envs.sandbox.docker_client import connect
-from envs.sandbox.image import CAGE, REPOSITORY, image_tag
+from envs.sandbox.docker_client import CAGE, REPOSITORY, connect, image_tag
 from envs.sandbox.inside.confinement import FOLDER, STDIO, STREAM_LINKS
 from envs.sandbox.python_runtime import base_python, hidden_folders, modules, runtime_files
 

@@ -1,34 +1,251 @@
 """The Docker backend: one long-lived, locked-down container per worker, reached over its stdin.
 
 A container takes some 400 ms to start and a test in it 2 ms. Hence the fork server inside and the
-pool outside, which both backends share. This module reads and writes a worker in a container;
-`docker_client.py` says how it is confined.
+pool outside, which both backends share. Containers start and end on threads, ahead of need, so
+that this stalls no other worker. An engine that dies takes all its containers along; starting is
+then retried with growing pauses. `docker_client.py` says how a container is confined.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import logging
+import secrets
+import select
 import socket
+import ssl
 import struct
+import threading
+import time
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envs.readable import readable
-from envs.sandbox.base import Job
-from envs.sandbox.containers import Container, Launcher
-from envs.sandbox.docker_client import connect, reap_orphans, require_image, unavailable
+from envs.sandbox import inside
+from envs.sandbox.base import Job, SandboxError
+from envs.sandbox.docker_client import (
+    ANSWER_S,
+    CAGE,
+    LABEL,
+    OWNER,
+    EngineAway,
+    connect,
+    owner,
+    reap_orphans,
+    reap_run,
+    remove,
+    require_image,
+    unavailable,
+    worker_options,
+)
 from envs.sandbox.inside.framing import STDERR_TAIL
-from envs.sandbox.pool import Pool, WorkerHandle, default_workers
+from envs.sandbox.pool import Pool, default_workers
+from envs.sandbox.protocol import WorkerHandle
+from envs.sandbox.python_runtime import (
+    ENVIRONMENT,
+    PACKAGES_FOLDER,
+    base_python,
+    worker_environment,
+)
+from envs.sandbox.seccomp import child_filter
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 __all__ = ["DockerSandbox", "unavailable"]
 
+log = logging.getLogger(__name__)
+
+# RLIMIT_NPROC counts a user's processes over all containers of a host, so each gets its own user.
+CHILD_USERS = range(1 << 20, 1 << 30)
+REFUSALS = 3  # an engine that answers, but refuses, seldom accepts later
 STREAM_HEADER = struct.Struct(">BxxxL")  # stream, length: the engine's framing of attached output
 STDOUT = 1
 CHUNK = 1 << 18
 OWN_MB = 256  # of a container's memory: the worker, and what a test uses beyond its limit
+
+
+def worker_command() -> list[str]:
+    """Return the command of a new container; it holds the fork server, so no image goes stale."""
+    confinement = {
+        "user": secrets.choice(CHILD_USERS),
+        "seccomp": child_filter().hex(),
+        "seccomp_files": child_filter(changing=True).hex(),
+    }
+    config = {
+        "form": "container",
+        "cage": CAGE,
+        "confinement": confinement,
+        "packages": PACKAGES_FOLDER,
+        "environment": ENVIRONMENT,
+    }
+    return [base_python(), *inside.FLAGS, "-c", inside.source(), json.dumps(config)]
+
+
+def attach(client: DockerClient, container: str) -> socket.socket:
+    """Return a non-blocking socket to a container's stdin, stdout and stderr.
+
+    Raises SandboxError on a TLS connection.
+    """
+    raw = client.api.attach_socket(
+        container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+    )
+    original = getattr(raw, "_sock", None)
+    # TLS buffers decrypted bytes that a selector does not see.
+    if not isinstance(original, socket.socket) or isinstance(original, ssl.SSLSocket):
+        raise SandboxError("the Docker sandbox needs an engine on a unix or plain TCP socket")
+    # The original closes when the last of several objects that share it is collected; the copy
+    # closes explicitly.
+    attached = original.dup()
+    raw._response.close()
+    attached.setblocking(False)
+    return attached
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A started worker container and the non-blocking socket attached to it."""
+
+    client: DockerClient
+    id: str
+    socket: socket.socket
+
+    def ended(self) -> bool:
+        """Return whether the engine has hung up, because the container or the engine ended."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLRDHUP)  # seen even behind bytes not yet read
+        return bool(poll.poll(0))
+
+    def remove(self) -> None:
+        """Kill and remove it. Containers of a dead engine are gone too, or are reaped later."""
+        from docker.errors import DockerException
+
+        try:
+            remove(self.client, self.id)
+        except (DockerException, OSError) as error:
+            log.debug("container %s not removed now: %s", self.id[:12], error)
+        finally:
+            self.client.close()
+
+
+class Launcher:
+    """The containers of one sandbox: `workers` start at once, later ones one ahead of need.
+
+    An engine that does not answer is retried for `patience_s` seconds.
+    """
+
+    def __init__(self, workers: int, memory_mb: int, pids: int, patience_s: float) -> None:
+        self.run_id = secrets.token_hex(4)
+        self.memory_mb, self.pids, self.patience_s = memory_mb, pids, patience_s
+        self._closing = threading.Event()
+        self._threads = ThreadPoolExecutor(min(workers + 1, 8), f"containers-{self.run_id}")
+        self._ahead = [self._threads.submit(self._launch_patiently) for _ in range(workers)]
+
+    def take(self) -> Future[Container]:
+        """Return the next container, started or starting; start one more if it was the last."""
+        launch = self._ahead.pop(0)
+        if not self._ahead:
+            self._ahead.append(self._threads.submit(self._launch_patiently))
+        return launch
+
+    def enlarge(self, memory_mb: int) -> None:
+        """Give later containers more memory, and replace those started ahead."""
+        self.memory_mb = memory_mb
+        for launch in self._ahead:
+            self.discard(launch)
+        self._ahead = [self._threads.submit(self._launch_patiently) for _ in self._ahead]
+
+    def discard(self, launch: Future[Container]) -> None:
+        """End a container at once, or as soon as it has started, and remove it on a thread."""
+        launch.cancel()
+        launch.add_done_callback(self._end)
+
+    def close(self) -> None:
+        """End containers started ahead, wait for all removals, and reap any left.
+
+        If the engine is dead or locked up, the next start finds leftovers by their labels.
+        """
+        from docker.errors import DockerException
+
+        self._closing.set()
+        for launch in self._ahead:
+            self.discard(launch)
+        self._ahead.clear()
+        self._threads.shutdown(wait=True)
+        try:
+            client = connect(ANSWER_S)
+        except EngineAway:
+            return
+        try:
+            reap_run(client, self.run_id)
+        except (DockerException, OSError) as error:
+            log.warning("containers of %s may be left on the engine: %s", self.run_id, error)
+        finally:
+            client.close()
+
+    def _end(self, launch: Future[Container]) -> None:
+        if launch.cancelled() or launch.exception():
+            return
+        container = launch.result()
+        container.socket.close()  # which ends the worker's stdin and so the worker
+        if self._closing.is_set():  # the threads accept nothing new
+            container.remove()
+        else:
+            self._threads.submit(container.remove)
+
+    def _launch_patiently(self) -> Container:
+        from docker.errors import APIError, DockerException
+
+        deadline, pause, refusals = time.monotonic() + self.patience_s, 0.1, 0
+        last: Exception
+        while True:
+            try:
+                return self._launch()
+            except APIError as error:
+                refusals += 1
+                if refusals == REFUSALS:
+                    raise SandboxError(f"the engine cannot start a container: {error}") from error
+                last = error
+            except (EngineAway, DockerException, OSError) as error:
+                last = error
+            if time.monotonic() + pause > deadline:
+                raise SandboxError(
+                    f"the Docker engine did not answer for {self.patience_s:.0f} s: start it again "
+                    f"and resume the run ({last})"
+                ) from last
+            log.warning("no container yet, trying again in %.1f s: %s", pause, last)
+            if self._closing.wait(pause):
+                raise SandboxError("the sandbox was closed while it was starting") from last
+            pause = min(2 * pause, 5.0)
+
+    def _launch(self) -> Container:
+        client, container_id = connect(), ""
+        try:
+            container = client.containers.create(
+                require_image(client),
+                worker_command(),
+                stdin_open=True,  # the engine closes it when the attached client is gone
+                auto_remove=True,
+                name=f"{LABEL}-{self.run_id}-{secrets.token_hex(3)}",
+                environment=worker_environment(),
+                labels={LABEL: self.run_id, OWNER: owner()},
+                **worker_options(self.memory_mb, self.pids),
+            )
+            assert container.id is not None
+            container_id = container.id
+            # Before the start, so that no byte of the worker's output is missed.
+            attached = attach(client, container_id)
+            container.start()
+        except BaseException:
+            if container_id:
+                with contextlib.suppress(Exception):
+                    remove(client, container_id)
+            client.close()
+            raise
+        return Container(client, container_id, attached)
 
 
 class Demultiplexer:
@@ -61,12 +278,11 @@ class ContainerWorker(WorkerHandle):
     """One worker in one container; replaced after `max_jobs` jobs."""
 
     def __init__(self, launcher: Launcher, max_jobs: int) -> None:
-        self._launcher = launcher
-        self._jobs_left = max_jobs
+        self._launcher, self._jobs_left = launcher, max_jobs
         self._streams = Demultiplexer()
         self._launch: Future[Container] | None = None
-        self._container: Container | None = None
         self._launch_signal: socket.socket | None = None  # readable when the launch is over
+        self.container: Container | None = None  # once it has started
 
     def start(self) -> None:
         """Request a container and return; `receive` takes it when it has started."""
@@ -78,27 +294,19 @@ class ContainerWorker(WorkerHandle):
         self._launch.add_done_callback(lambda _: other_end.close())
 
     def started(self) -> bool:
-        """Return whether the container has started."""
-        return self._container is not None
-
-    @property
-    def container(self) -> str:
-        """The id of the container that this worker runs in."""
-        assert self._container is not None, "the container has not started"
-        return self._container.id
+        return self.container is not None
 
     def fileno(self) -> int:
         """Return the attached socket's descriptor, or one that tells the end of the launch."""
-        readable = self._container.socket if self._container else self._launch_signal
-        assert readable is not None, "the worker was not started"
-        return readable.fileno()
+        watched = self.container.socket if self.container else self._launch_signal
+        assert watched is not None, "the worker was not started"
+        return watched.fileno()
 
     def send(self, data: memoryview) -> int:
-        """Write to the worker's stdin; see WorkerHandle."""
-        if self._container is None:
+        if self.container is None:
             return 0
         try:
-            return self._container.socket.send(data)
+            return self.container.socket.send(data)
         except BlockingIOError:
             return 0
 
@@ -107,26 +315,22 @@ class ContainerWorker(WorkerHandle):
 
         Raises SandboxError if the engine refuses the container or does not come back.
         """
-        if self._container is None:
-            self._take_container()
+        if self.container is None:
+            if self._launch is not None and self._launch.done():
+                container = self._launch.result()
+                if container.ended():  # one started ahead may have ended with its engine
+                    self._launcher.discard(self._launch)
+                    self.start()
+                else:
+                    self.container = container
             return None
         try:
-            data = self._container.socket.recv(CHUNK)
+            data = self.container.socket.recv(CHUNK)
         except BlockingIOError:
             return None
         except OSError:
             return b""
         return (self._streams.feed(data) or None) if data else b""
-
-    def _take_container(self) -> None:
-        if self._launch is None or not self._launch.done():
-            return
-        container = self._launch.result()
-        if container.ended():  # one started ahead may have ended with its engine
-            self._launcher.discard(self._launch)
-            self.start()
-        else:
-            self._container = container
 
     def kill(self) -> None:
         """Disconnect the worker and remove its container in the background."""
@@ -142,7 +346,6 @@ class ContainerWorker(WorkerHandle):
         return self._jobs_left < 0
 
     def cause_of_death(self) -> str:
-        """Return the tail of the worker's stderr."""
         return readable(self._streams.stderr.decode("utf-8", "replace").strip())
 
 
@@ -169,8 +372,15 @@ class DockerSandbox(Pool):
         client = connect()
         require_image(client)
         reap_orphans(client)
-        strength = describe_strength(client)
+        info = client.info()
         client.close()
+        missing = [limit for limit in ("MemoryLimit", "PidsLimit") if not info.get(limit)]
+        strength = (
+            f"Docker {info['ServerVersion']}: a container without network, capabilities or "
+            "writable paths, a seccomp allowlist, memory and pids limits"
+        )
+        if missing:
+            strength += f"; not enforced by this engine: {', '.join(missing)}"
         self._launcher = Launcher(workers, memory_mb, pids, patience_s)
         self.run_id = self._launcher.run_id  # the value of the label on this sandbox's containers
         super().__init__(
@@ -199,14 +409,3 @@ def container_mb(job: Job) -> int:
     limits, longest = job.limits, max(map(len, job.inputs), default=0)
     files_mb = 2 * limits.output_mb + (4 * longest >> 20)  # up to four bytes for each character
     return limits.memory_mb + files_mb + OWN_MB
-
-
-def describe_strength(client: DockerClient) -> str:
-    """Return how programs are confined, and which limits this engine cannot enforce."""
-    info = client.info()
-    missing = [limit for limit in ("MemoryLimit", "PidsLimit") if not info.get(limit)]
-    strength = (
-        f"Docker {info['ServerVersion']}: a container without network, capabilities or writable "
-        "paths, a seccomp allowlist, memory and pids limits"
-    )
-    return strength + (f"; not enforced by this engine: {', '.join(missing)}" if missing else "")

@@ -6,22 +6,36 @@ the worker with it, so leftovers are rare. The labels find those that a crash of
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.sandbox.base import SandboxError
-from envs.sandbox.image import CAGE, image_tag
-from envs.sandbox.inside.confinement import FOLDER, FOLDER_OPTIONS, STDIO, STDIO_OPTIONS
+from envs.sandbox.inside.confinement import (
+    FOLDER,
+    FOLDER_OPTIONS,
+    STDIO,
+    STDIO_OPTIONS,
+    STREAM_LINKS,
+)
 from envs.sandbox.inside.kernel import STACK_BYTES
-from envs.sandbox.python_runtime import DEVICES
+from envs.sandbox.python_runtime import DEVICES, base_python, versions
 from envs.sandbox.seccomp import container_profile
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 LABEL = "spo-bench"
+OWNER = f"{LABEL}.owner"
+REPOSITORY = "spo-bench-sandbox"
+# The folder that becomes a worker's root once it has started. The engine's additions to a
+# container, /proc, /sys and /dev, stay outside.
+CAGE = "/cage"
+RECIPE = tuple(Path(__file__).with_name(name) for name in ("build_image.py", "python_runtime.py"))
 ANSWER_S = 20  # a dead engine refuses at once; a busy one was seen to take seconds
 CREATED_S = 600.0  # far more than the time between creating and starting a container
 BUILD = "build it with `make sandbox-image`"
@@ -59,11 +73,21 @@ def failure_reason(error: BaseException) -> str:
     return str(error)
 
 
-def require_image(client: DockerClient) -> str:
-    """Return the id of the workers' image.
+def image_tag() -> str:
+    """Return `repository:tag` of the image that fits this environment and checkout.
 
-    Raises SandboxError with the command that builds it where it is missing.
+    It holds this environment's Python and numpy only; the worker's own program is passed on at
+    start, so an image never goes stale with it. The tag names the versions, and hashes the
+    interpreter's path, the links, and the code that builds the image.
     """
+    digest = hashlib.sha256(f"{base_python()} {platform.machine()} {STREAM_LINKS}".encode())
+    for path in RECIPE:
+        digest.update(path.read_bytes())
+    return f"{REPOSITORY}:{re.sub(r'[^0-9a-z.]+', '-', versions())}-{digest.hexdigest()[:8]}"
+
+
+def require_image(client: DockerClient) -> str:
+    """Return the id of the workers' image. Raises SandboxError with the command that builds it."""
     from docker.errors import ImageNotFound
 
     try:
@@ -91,43 +115,32 @@ def unavailable() -> str | None:
     return None
 
 
-def start_time(pid: int) -> str | None:
-    """Return when a process started, in clock ticks after boot (proc(5), field 22).
+# ---- ownership ----
 
-    None if it has ended.
+
+def owner(pid: int | None = None) -> str:
+    """Return who a process is: this boot and PID namespace, its number, and when it started.
+
+    Only within a boot and a namespace a number names a process. A process that has ended has no
+    start (proc(5), field 22, in clock ticks).
     """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    # The second field is a name in parentheses that may hold blanks and parentheses itself.
-    state, *fields = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else fields[18]
-
-
-def scope() -> str:
-    """Return the id of this boot and this PID namespace: only within it a PID names a process."""
+    pid = pid or os.getpid()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    started = ""
+    try:
+        # The second field is a name in parentheses that may hold blanks and parentheses itself.
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        started = "" if state in "ZX" else fields[18]
+    except OSError:
+        pass
+    return f"{boot} {os.readlink('/proc/self/ns/pid')} {pid} {started}"
 
 
-def owner_labels(run_id: str) -> dict[str, str]:
-    """Return the labels of a container that this process owns, for one of its sandboxes."""
-    pid = os.getpid()
-    return {
-        LABEL: run_id,
-        f"{LABEL}.scope": scope(),
-        f"{LABEL}.pid": str(pid),
-        f"{LABEL}.started": start_time(pid) or "",
-    }
-
-
-def orphaned(labels: dict[str, str]) -> bool:
-    """Return whether the owner is known to be dead; another scope cannot be looked up here."""
-    if labels.get(f"{LABEL}.scope") != scope():
-        return False
-    pid = labels.get(f"{LABEL}.pid", "")
-    return not pid.isdigit() or start_time(int(pid)) != labels.get(f"{LABEL}.started")
+def orphaned(known: str) -> bool:
+    """Return whether an owner is known to be dead; another scope cannot be looked up here."""
+    boot, namespace, pid, _ = known.split(" ")
+    now = owner(int(pid))
+    return now.split(" ")[:2] == [boot, namespace] and now != known
 
 
 def reap_orphans(client: DockerClient) -> int:
@@ -136,12 +149,12 @@ def reap_orphans(client: DockerClient) -> int:
     A container that was created, but not started minutes later, has lost its owner too. The engine
     itself removes only containers that have run.
     """
-    containers = client.api.containers(all=True, filters={"label": LABEL})
+    containers = client.api.containers(all=True, filters={"label": OWNER})
     latest = time.time() - CREATED_S
     return sum(
         remove(client, container["Id"])
         for container in containers
-        if orphaned(container["Labels"])
+        if orphaned(container["Labels"][OWNER])
         or (container["State"] == "created" and container["Created"] < latest)
     )
 
@@ -163,6 +176,9 @@ def remove(client: DockerClient, container: str) -> bool:
             return False
         raise
     return True
+
+
+# ---- confinement ----
 
 
 def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:

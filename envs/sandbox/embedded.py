@@ -15,10 +15,11 @@ import subprocess
 from typing import Any
 
 from envs.readable import readable
-from envs.sandbox import protocol
 from envs.sandbox.base import SandboxError
 from envs.sandbox.inside import FLAGS, source
+from envs.sandbox.inside.framing import READY
 from envs.sandbox.pool import Pool
+from envs.sandbox.protocol import FrameDecoder, WorkerHandle
 from envs.sandbox.python_runtime import (
     DEVICES,
     ENVIRONMENT,
@@ -30,7 +31,6 @@ from envs.sandbox.python_runtime import (
     worker_environment,
 )
 from envs.sandbox.seccomp import Opening, child_filter
-from envs.sandbox.worker import WorkerHandle
 
 STRENGTHS = {
     "namespaces": (
@@ -143,18 +143,15 @@ class EmbeddedSandbox(Pool):
 
 
 def worker_config(form: str) -> dict[str, Any]:
-    """Return the configuration for `inside/main.py`. Raises SandboxError on an unknown machine."""
+    """Return the configuration for `inside/server.py`. Raises SandboxError on an unknown machine."""
     try:
-        seccomp, seccomp_files = (
-            child_filter(platform.machine(), opening=OPENING[form], changing=changing)
-            for changing in (False, True)
-        )
+        seccomp = child_filter(opening=OPENING[form])
+        seccomp_files = child_filter(opening=OPENING[form], changing=True)
     except KeyError as error:
         raise SandboxError(f"no system-call filter for {platform.machine()}") from error
-    devices = filter(os.path.exists, DEVICES)
     return {
         "form": form,
-        "binds": runtime_files() + tuple((path, path) for path in devices),
+        "binds": [*runtime_files(), *((path, path) for path in DEVICES if os.path.exists(path))],
         "hidden": hidden_folders(),
         "confinement": {"seccomp": seccomp.hex(), "seccomp_files": seccomp_files.hex()},
         "environment": ENVIRONMENT,
@@ -196,8 +193,8 @@ def form_unavailable(form: str) -> str | None:
         worker.start()
         if not select.select([worker], [], [], TRIAL_S)[0]:
             return NO_ANSWER
-        frames = protocol.FrameDecoder().feed(worker.receive() or b"")
-        if frames and frames[0].kind == protocol.READY:
+        frames = FrameDecoder().feed(worker.receive() or b"")
+        if frames and frames[0].kind == READY:
             _STARTED.add(form)
             return None
         return worker.cause_of_death() or "a worker did not start"

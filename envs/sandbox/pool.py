@@ -13,14 +13,11 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from envs.sandbox.base import Execution, Job, KeepGoing, Outcome, Sandbox, SandboxError
 from envs.sandbox.inside.framing import STDERR_TAIL
+from envs.sandbox.protocol import Task, WorkerConnection, WorkerHandle, WorkerLost
 from envs.sandbox.python_runtime import versions
-from envs.sandbox.worker import Task, WorkerConnection, WorkerHandle, WorkerLost
-
-__all__ = ["Pool", "WorkerHandle", "default_workers"]
 
 ATTEMPTS = 2  # a job that loses two workers is given up
 INNOCENT_LOSSES = 10  # count as one loss if the program had not begun to run
@@ -43,8 +40,6 @@ def default_workers() -> int:
 class Pool(Sandbox):
     """A sandbox made of equal workers, each of which `factory` returns unstarted."""
 
-    takes_more = True
-
     def __init__(
         self, factory: Callable[[], WorkerHandle], workers: int, *, name: str, strength: str
     ) -> None:
@@ -57,7 +52,6 @@ class Pool(Sandbox):
         self._selector = selectors.DefaultSelector()
         self._connections: dict[WorkerConnection, int] = {}  # → its descriptor in the selector
         self._waiting: deque[Task] = deque()
-        self._again: deque[Task] = deque()  # in doubt: these run on a share of the workers
         self._ended: list[Task] = []
         self._closed = self._running = self._abandoned = False
 
@@ -69,13 +63,13 @@ class Pool(Sandbox):
         if self._running:
             raise SandboxError("this sandbox is running other jobs; wait for them, or open another")
         self.prepare_for(jobs)
-        self._waiting, self._again, self._ended, left, admitted = deque(), deque(), [], 0, 0
+        tasks = [Task(index, job) for index, job in enumerate(jobs)]
+        self._waiting, self._ended, left = deque(sorted(tasks, key=Task.order)), [], len(jobs)
         self._running, self._abandoned = True, False
         try:
-            while left or admitted < len(jobs):
+            while left:
                 if self._abandoned:
                     raise SandboxError("the job in this sandbox was abandoned")
-                left, admitted = left + self._admit(jobs, admitted), len(jobs)
                 self._start_workers(left)
                 self._assign()
                 self._exchange(keep_going)
@@ -87,14 +81,6 @@ class Pool(Sandbox):
             self._running = False
             for worker in [worker for worker in self._connections if worker.tasks]:
                 self._remove(worker)
-
-    def _admit(self, jobs: Sequence[Job], first: int) -> int:
-        """Have the jobs from number `first` on wait for a worker; return how many these are."""
-        tasks = [Task(index, jobs[index]) for index in range(first, len(jobs))]
-        self._again.extend(task for task in tasks if task.job.again)
-        if others := [task for task in tasks if not task.job.again]:
-            self._waiting = deque(sorted([*self._waiting, *others], key=Task.order))
-        return len(tasks)
 
     def abandon(self) -> None:
         """See Sandbox. The run ends after POLL_S at the latest."""
@@ -162,84 +148,60 @@ class Pool(Sandbox):
 
     def _requeue(self, task: Task) -> None:
         """Put a task back among those that wait, before its equals."""
-        if task.job.again:
-            self._again.appendleft(task)
-            return
         bisect.insort_left(self._waiting, task, key=Task.order)
 
     def _assign(self) -> None:
         """Give each idle worker a job and, while there are plenty, some more to queue."""
-        ahead = 0 if self._assign_again() else QUEUE_AHEAD  # else no worker would ever be idle
-        for queued in range(ahead + 1):
+        for queued in range(QUEUE_AHEAD + 1):
             for worker in list(self._connections):
                 if len(self._waiting) <= (len(self._connections) if queued else 0):
                     break
-                if worker.accepts(self._waiting[0], queued):
-                    self._begin(worker, self._waiting)
-
-    def _assign_again(self) -> bool:
-        """Give jobs in doubt to idle workers: to half of all workers, and at least to one.
-
-        Return whether a job in doubt waits for a worker of this share.
-        """
-        share = max(1, self.workers // 2)
-        running = sum(worker.judges_again for worker in self._connections)
-        for worker in list(self._connections):
-            if self._again and running < share and worker.accepts(self._again[0], 0):
-                self._begin(worker, self._again)
-                running += worker.judges_again
-        return bool(self._again) and running < share
-
-    def _begin(self, worker: WorkerConnection, waiting: deque[Task]) -> None:
-        """Begin the first of the tasks that wait, or replace a worker that should be."""
-        if not worker.exhausted():
-            task = waiting.popleft()
-            self.one_shots += task.is_one_shot
-            worker.begin(task)
-        elif worker.suspect or not worker.tasks:
-            for task in worker.tasks:
-                self._requeue(task)
-            self._remove(worker)  # the next round starts another
+                if not worker.accepts(self._waiting[0], queued):
+                    continue
+                if not (worker.suspect or worker.handle.worn_out()):
+                    task = self._waiting.popleft()
+                    self.one_shots += task.is_one_shot
+                    worker.begin(task)
+                elif worker.suspect or not worker.tasks:
+                    for task in worker.tasks:
+                        self._requeue(task)
+                    self._remove(worker)  # the next round starts another
 
     # ---- communication ----
 
     def _exchange(self, keep_going: KeepGoing) -> None:
         """Send and receive what is possible now; add tasks that ended to `_ended`."""
         for worker in list(self._connections):
-            self._guarded(worker, worker.flush)
+            self._communicate(worker)
         for worker, descriptor in self._connections.items():
-            writing = selectors.EVENT_WRITE if worker.unsent else 0
+            writing = selectors.EVENT_WRITE if worker.outbox else 0
             self._selector.modify(descriptor, selectors.EVENT_READ | writing, worker)
+        now = time.monotonic()
+        left = (w.deadline - now for w in self._connections if w.deadline is not None)
         answered = set()
-        for key, _ in self._selector.select(self._timeout()):
+        for key, _ in self._selector.select(min(max(0.0, min(left, default=POLL_S)), POLL_S)):
             worker = key.data
             answered.add(worker)
-            self._guarded(worker, partial(worker.receive, keep_going))
-            self._guarded(worker, worker.flush)
+            self._communicate(worker, keep_going)
             if worker.ready:
                 self._failed_starts = 0
         # Only after reading: a host that was busy elsewhere must not blame its workers.
         now = time.monotonic()
-        for worker in [w for w in self._connections if w not in answered and w.overdue(now)]:
-            self._replace(worker, "no answer in time")
+        for worker in [w for w in self._connections if w not in answered]:
+            if worker.deadline is not None and now > worker.deadline:
+                self._replace(worker, "no answer in time")
 
-    def _timeout(self) -> float:
-        """Return the seconds until the next deadline, at most POLL_S."""
-        now = time.monotonic()
-        left = (w.deadline - now for w in self._connections if w.deadline is not None)
-        return min(max(0.0, min(left, default=POLL_S)), POLL_S)
-
-    def _guarded(self, worker: WorkerConnection, act: Callable[[], list[Task] | None]) -> None:
-        """Call an action of a worker unless it is gone already; replace a worker that is lost."""
-        if worker not in self._connections:
-            return
+    def _communicate(self, worker: WorkerConnection, keep_going: KeepGoing | None = None) -> None:
+        """Send to a worker, with `keep_going` receive first; replace it if it is lost."""
+        released = []
         try:
-            released = act() or []
-        except WorkerLost as error:
-            released = error.released
-            self._replace(worker, str(error))
-        else:
+            if keep_going is not None:
+                released = worker.receive(keep_going)
+            worker.flush()
             self._register(worker)
+        except WorkerLost as error:
+            released += error.released
+            self._replace(worker, str(error))
         for task in released:
             if task.done:
                 self._ended.append(task)

@@ -24,7 +24,7 @@ from pydantic import PositiveInt
 from experiments.benchmarks import common
 from experiments.benchmarks.common import MiniContests, Values, padded
 from experiments.config.composition import config_of
-from experiments.config.dependencies import vllm_version
+from experiments.config.preflight import vllm_version
 from experiments.engines.base import Engine, Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import command

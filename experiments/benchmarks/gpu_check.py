@@ -26,7 +26,7 @@ from pydantic import PositiveFloat
 from experiments.benchmarks import common
 from experiments.benchmarks.common import ROOT, BatchSize
 from experiments.config.composition import config_of
-from experiments.config.dependencies import vllm_version
+from experiments.config.preflight import vllm_version
 from experiments.config.schema import RunConfig
 from experiments.engine_check import LogprobCheck
 from experiments.engines.base import Engine, Sampling

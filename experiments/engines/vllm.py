@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.config.dependencies import VLLM_RELEASE, check_vllm
+from experiments.config.preflight import VLLM_RELEASE, check_vllm
 from experiments.engines.base import Engine, OnFinished, Request, Sampling
 from experiments.errors import UserError
 from experiments.sample import Completion

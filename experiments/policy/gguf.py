@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from envs.cache_folder import cache_root, locked_folder
-from experiments.config.dependencies import check_gguf
 from experiments.errors import UserError, is_full
 from experiments.run_dir.activity import Activity
 
@@ -32,7 +31,6 @@ def converted_folder(file: Path, activity: Activity | None = None) -> Path:
     `activity` shows the conversion. Raises UserError if the gguf package is missing or the disk is
     full, and what transformers raises for a file that it cannot read.
     """
-    check_gguf(str(file))
     folder = cache_root() / "models" / f"{file.stem}-{_digest(file)}"
     activity = activity or Activity()
     if (folder / "config.json").is_file():

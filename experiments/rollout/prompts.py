@@ -19,7 +19,6 @@ from envs.problem import Problem
 from envs.tasks.config import TaskConfig
 from envs.tasks.stored import StoredProblems
 from envs.tasks.task import Task
-from experiments.config.model_folder import chat_template_file
 from experiments.errors import UserError
 from experiments.sample import PromptedProblem
 
@@ -135,10 +134,9 @@ def _chat(
         )
     except Exception as error:  # a template may raise anything
         folder = Path(tokenizer.name_or_path)
-        file = f" in {chat_template_file(folder).name}" * folder.is_dir()
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise UserError(
-            f"model.path={folder}: the chat template{file}: {reason}; mend it, or set "
+            f"model.path={folder}: the chat template: {reason}; mend it, or set "
             "task.chat=false for plain prompts"
         ) from error
     return encoded["input_ids"]

@@ -1,247 +1,147 @@
-"""What a run's numbers come from, and what of it has changed since: code, data, model, packages.
+"""What a run's numbers come from: commit, uncommitted changes, sources, packages, command line.
 
-`digests.json` of a run folder has a digest of each file. Code is what the trainer and the functions
-that the configuration names import, so an edited loss counts for the algorithms that use it.
-conf/ is left out but for prompts: another value there is another configuration, and so another run.
+`code.diff` of a run folder is the difference to the commit, and `digests.json` has a digest of each
+source file. Tokens and passwords are masked.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import platform
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from envs.tasks.dataset import data_sets
-from envs.tasks.prompts import template_file
-from envs.tasks.rows import local_files
-from experiments.config.command_line import without_secrets
-from experiments.config.model_folder import GGUF
-from experiments.config.schema import ModelConfig, RunConfig
-from experiments.config.version import ROOT, packages, uncommitted_changes
-
+ROOT = Path(__file__).resolve().parents[2]
 DIGESTS = "digests.json"
-MOST_BYTES = 1_000_000  # of a difference that is kept
-ROOMS = ("algorithms", "analysis", "envs", "experiments")
-BESIDE = ("envs/sandbox/inside/*.py", "conf/prompt/*.jinja")  # read, not imported
-# They decide on what is shown and recorded, not on what is computed.
-SHOWING = re.compile(
-    r"experiments/run_dir/(activity|loggers|machine|progress|provenance|records)\.py"
-    r"|experiments/config/(command_line|version)\.py"
-    r"|experiments/rollout/(learning_signs)\.py"
-    r"|envs/command_line/(command_help|field_docs|readable)\.py"
+# files whose edit makes other code: conf/ stands in config.yaml, analysis/ computes nothing
+SOURCES = ("algorithms/*.py", "envs/**/*.py", "experiments/**/*.py", "conf/prompt/*.jinja")
+DECISIVE = ("torch", "transformers", "tokenizers", "numpy", "peft", "vllm", "ray")
+GIT_S = 10.0
+
+COMMAND_VARIABLE = "SPO_BENCH_COMMAND"  # tells the processes that this one starts
+HIDDEN = "***"
+SECRET_KEY = re.compile(
+    r"(^|[._-])(api_?key|access_?key|auth|credentials?|passw(or)?d|secret|token)$", re.IGNORECASE
 )
-SHOWING_PACKAGES = {"matplotlib", "rich", "tabulate", "tensorboard", "trackio", "wandb"}
-IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([\w., \t]+))",
-    re.MULTILINE,
+# tokens of the hub, W&B, GitHub and others by their prefixes, and passwords in addresses
+SECRET_TEXT = re.compile(
+    r"\b(?:hf_|sk-|gh[opsu]_|github_pat_|wandb_v1_|xox[abp]-|AKIA)[\w-]{16,}"
+    r"|(?<=://)[^/@\s:]*:[^/@\s]+(?=@)"
 )
-ENDS = 1 << 20  # bytes at both ends of a file of weights that its digest reads
-MODEL_FILES = ("*.safetensors", "*.bin", "*.json", "*.model", "*.jinja", "*.txt")
-
-Facts = dict[str, Any]  # for run.json
-Digests = dict[str, dict[str, str]]  # kind → file → digest
-
-
-def digests(config: RunConfig) -> Digests:
-    """Return a digest of each file that the run's numbers depend on, by kind: code, data, model.
-
-    Files that cannot be read are left out: the run itself says so.
-    """
-    return {
-        "code": dict(_code(_named_modules(config))),
-        "data": dict(_data(config)),
-        "model": dict(_model(config.model)),
-    }
-
-
-def changes(folder: Path, config: RunConfig) -> dict[str, list[str]]:
-    """Return what has changed since a run: kind → files, or packages with both versions.
-
-    Also what had changed when the run was resumed, and `unrecorded` where it has no digests.
-    """
-    try:
-        before = json.loads((folder / DIGESTS).read_text())
-        if not all(isinstance(files, dict) for files in before.values()):
-            raise ValueError("no digests of files")
-    except (OSError, ValueError, AttributeError):  # none, or a damaged file
-        return {"unrecorded": []}
-    info = json.loads((folder / "run.json").read_text())
-    found = differences(before, digests(config))
-    for resumed in info.get("resumed", []):
-        for kind, names in resumed.get("changed", {}).items():
-            found[kind] = sorted({*found.get(kind, []), *names})
-    versions = info.get("packages", {}) | {"python": info.get("versions", {}).get("python")}
-    if other := sorted(_other_versions(versions)):
-        found["packages"] = other
-    return found
-
-
-def differences(before: Digests, now: Digests) -> dict[str, list[str]]:
-    """Return kind → files whose digests differ; of data and models also those of one side only."""
-    found = {}
-    for kind, files in now.items():
-        old = before.get(kind, {})
-        # code that only one of the two imports: then so does a file that differs, or a resumed run
-        # is distributed in another way
-        names = old.keys() & files.keys() if kind == "code" else old.keys() | files.keys()
-        if other := sorted(name for name in names if old.get(name) != files.get(name)):
-            found[kind] = other
-    return found
-
-
-def _other_versions(before: Mapping[str, str]) -> Iterator[str]:
-    now = {**packages(), "python": platform.python_version()}
-    for name in before.keys() - SHOWING_PACKAGES:
-        if before[name] and before[name] != now.get(name, "none"):
-            yield f"{name} {before[name]} → {now.get(name, 'none')}"
-
-
-def keep_provenance(folder: Path, config: RunConfig, resumed_at: int | None = None) -> Facts:
-    """Write digests.json and code.diff to a run folder, and return their facts for run.json.
-
-    Of a resumed run: what has changed, and a difference of its own if the code has. Nothing here
-    ends a run.
-    """
-    try:
-        now = digests(config)
-        if resumed_at is None:
-            (folder / DIGESTS).write_text(json.dumps(now, indent=1) + "\n")
-            return {"diff": _keep_diff(folder / "code.diff")}
-        changed = differences(json.loads((folder / DIGESTS).read_text()), now)
-        name = f"code-after-{resumed_at}.diff"
-        diff = _keep_diff(folder / name) if "code" in changed else None
-        return {"changed": changed, "diff": diff}
-    except Exception:  # such as a folder of an earlier version, or a full disk
-        return {}
-
-
-def _keep_diff(place: Path) -> Facts | None:
-    """Write the code's difference to its commit; return its facts, or None if there is none.
-
-    Beyond MOST_BYTES only its hash is kept.
-    """
-    text = without_secrets(uncommitted_changes().decode(errors="surrogateescape"))
-    patch = text.encode(errors="surrogateescape")
-    if not patch:
-        return None
-    kept = len(patch) <= MOST_BYTES
-    if kept:
-        place.write_bytes(patch)
-    digest = hashlib.sha256(patch).hexdigest()
-    return {"file": place.name if kept else None, "bytes": len(patch), "sha256": digest}
-
-
-def _named_modules(config: RunConfig) -> tuple[str, ...]:
-    """Return the modules that a run begins with: the trainer, and those of its configuration."""
-    functions = [
-        function
-        for task in data_sets(config.task)
-        for function in (task.make, task.rows, task.test_rows, task.split_of, task.environment)
-    ]
-    trainer = "experiments.trainer" if config.runtime.name == "sync" else "experiments.launch"
-    names = (config.algo.core, *filter(None, functions))
-    return (trainer, *(name.rpartition(".")[0] for name in names))
+SHORTEST = 8  # characters of a variable's value that can only be the secret itself
 
 
 @cache
-def _code(modules: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return (name, digest) of the sources of modules, of their imports and of what they read."""
-    folders = _folders(modules)
-    sources, pending = dict[str, str](), list(modules)
-    seen = set[str]()
-    while pending:
-        module = pending.pop()
-        if module in seen:
-            continue
-        seen.add(module)
-        if "." in module:  # importing a module runs its package's __init__.py
-            pending.append(module.rpartition(".")[0])
-        if file := _source(module, folders):
-            text = file.read_text(errors="surrogateescape")
-            sources[_name(file)] = _digest(text.encode(errors="surrogateescape"))
-            pending += _imports(text)
-    for pattern in BESIDE:
-        sources |= {_name(file): _digest(file.read_bytes()) for file in ROOT.glob(pattern)}
-    return tuple(sorted(pair for pair in sources.items() if not SHOWING.fullmatch(pair[0])))
+def commit() -> str | None:
+    """Return the code's commit, with a plus sign if the working tree differs from it."""
+    if not _git("ls-files", "run.py"):  # no repository, or another project's around this folder
+        return None
+    described = _git("describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*")
+    return described.decode().strip() or None
 
 
-def _folders(modules: Iterable[str]) -> tuple[Path, ...]:
-    """Return where the user's own modules lie; installed packages are not followed."""
-    folders = dict[Path, None]()
-    for top in {module.partition(".")[0] for module in modules} - set(ROOMS):
-        with suppress(ImportError, ValueError):
-            spec = importlib.util.find_spec(top)
-            if spec and spec.origin:
-                file = Path(spec.origin)
-                place = file.parents[1] if file.name == "__init__.py" else file.parent
-                if not any(part.endswith("-packages") for part in place.parts):
-                    folders[place] = None
-    return tuple(folders)
+@cache
+def packages() -> dict[str, str]:
+    """Return the versions of all installed packages, like `pip freeze`."""
+    return dict(sorted((found.metadata["Name"], found.version) for found in distributions()))
 
 
-def _source(module: str, folders: Iterable[Path]) -> Path | None:
-    path = module.replace(".", "/")
-    own = (ROOT,) if module.partition(".")[0] in ROOMS else ()
-    for folder in (*own, *folders):
-        for file in (folder / f"{path}.py", folder / path / "__init__.py"):
-            if file.is_file():
-                return file
-    return None
+def keep_provenance(folder: Path, resumed_at: int | None = None) -> dict[str, Any]:
+    """Write code.diff and digests.json to a run folder; return facts for run.json.
+
+    Of a resumed run: what has changed since it began, with a difference of its own.
+    """
+    name, changed = "code.diff", dict[str, list[str]]()
+    if resumed_at is None:
+        (folder / DIGESTS).write_text(json.dumps({"code": _digests()}, indent=1) + "\n")
+    else:
+        name, changed = f"code-after-{resumed_at}.diff", changes(folder)
+    patch = without_secrets(_uncommitted().decode(errors="surrogateescape"))
+    content = patch.encode(errors="surrogateescape")
+    facts: dict[str, Any] = {"diff": None}
+    if content and (resumed_at is None or changed):
+        (folder / name).write_bytes(content)
+        facts["diff"] = {"file": name, "sha256": hashlib.sha256(content).hexdigest()}
+    return facts if resumed_at is None else facts | {"changed": changed}
 
 
-def _imports(source: str) -> Iterator[str]:
-    """Yield the modules that a source may import; a name of no module is no harm."""
-    for base, names, plain in IMPORT.findall(source):
-        if base:
-            yield base
-            yield from (f"{base}.{name}" for name in re.findall(r"\w+", names))
-        else:
-            yield from re.findall(r"[\w.]+", plain)
-
-
-def _data(config: RunConfig) -> Iterator[tuple[str, str]]:
-    parts = data_sets(config.task)
-    tables = [part.quality for part in parts]
-    templates = (config.task.prompt, config.task.feedback_prompt)
-    files = [Path(path) for path in (*tables, *templates, *config.replay.files) if path]
-    layouts = [
-        layout
-        for task in parts
-        for layout in ((task.path, task.files), (task.test_path, task.test_files or task.files))
+def changes(folder: Path) -> dict[str, list[str]]:
+    """Return what differs from when a run was made: "code" → files, "packages" → versions."""
+    before = json.loads((folder / DIGESTS).read_text())["code"]
+    now = _digests()
+    code = sorted(file for file in before.keys() | now if before.get(file) != now.get(file))
+    old, new = json.loads((folder / "run.json").read_text())["packages"], packages()
+    versions = [
+        f"{name} {old.get(name)} → {new.get(name)}"
+        for name in DECISIVE
+        if old.get(name) != new.get(name)
     ]
-    for path, layout in layouts:
-        if path and "://" not in path:
-            with suppress(ValueError, OSError):
-                found = local_files(path, "task.path", layout)
-                files += [file for split in found.values() for file in split]
-    for file in files:
-        with suppress(OSError), template_file(file).open("rb") as content:
-            yield str(file), hashlib.file_digest(content, "sha256").hexdigest()[:12]
+    found = {"code": code, "packages": versions}
+    return {kind: names for kind, names in found.items() if names}
 
 
-def _model(model: ModelConfig) -> Iterator[tuple[str, str]]:
-    """Yield the files of a local model, by size and both ends: whole ones may take minutes."""
-    place = Path(model.path).expanduser()
-    folder = place if place.exists() else ROOT / model.path
-    files = [place] if place.suffix == GGUF else [f for p in MODEL_FILES for f in folder.glob(p)]
-    for file in files:
-        with suppress(OSError), file.open("rb") as content:
-            size = file.stat().st_size
-            head = content.read(ENDS)
-            content.seek(max(len(head), size - ENDS))
-            yield _name(file), _digest(b"%d:" % size + head + content.read())
+def note_command_line(argv: Sequence[str]) -> None:
+    """Keep the command line as it was typed, for this process and those that it starts."""
+    os.environ[COMMAND_VARIABLE] = command_text(["python", Path(argv[0]).name, *argv[1:]])
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()[:12]
+def command_line() -> str:
+    """Return the command line that this process or the one that started it was given."""
+    return os.environ.get(COMMAND_VARIABLE) or command_text(["python", *sys.orig_argv[1:]])
 
 
-def _name(file: Path) -> str:
-    return file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else str(file)
+def command_text(words: Sequence[str]) -> str:
+    """Return words as a shell takes them, with *** for the values of secret keys and for tokens."""
+    pairs = [word.partition("=") for word in words]
+    shown = [
+        f"{key}={HIDDEN}" if equals and SECRET_KEY.search(key) else without_secrets(word)
+        for word, (key, equals, _) in zip(words, pairs, strict=True)
+    ]
+    return shlex.join(shown)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with *** for what looks like a token, and for secrets of the environment."""
+    for key, value in os.environ.items():
+        if len(value) >= SHORTEST and SECRET_KEY.search(key):
+            text = text.replace(value, HIDDEN)
+    return SECRET_TEXT.sub(HIDDEN, text)
+
+
+@cache
+def _digests() -> dict[str, str]:
+    """Return source file → digest, of the code that this process began with."""
+    return {
+        file.relative_to(ROOT).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+        for pattern in SOURCES
+        for file in sorted(ROOT.glob(pattern))
+    }
+
+
+@cache
+def _uncommitted() -> bytes:
+    """Return the difference to the commit as a patch, new source files included."""
+    if commit() is None:
+        return b""
+    new = _git("ls-files", "--others", "--exclude-standard", "-z", "*.py", "*.yaml", "*.jinja")
+    patches = [
+        _git("diff", "--no-index", "/dev/null", name) for name in new.decode().split("\0")[:-1]
+    ]
+    return b"".join([_git("diff", "HEAD", "--no-color", "--no-ext-diff"), *patches])
+
+
+def _git(*arguments: str) -> bytes:
+    """Return git's output in the repository; empty if there is none or git does not answer."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, timeout=GIT_S)
+    except (OSError, subprocess.SubprocessError):
+        return b""
+    return done.stdout

@@ -28,15 +28,13 @@ from typing import Any, TextIO
 import pandas as pd
 from omegaconf import OmegaConf
 
-from experiments.config.command_line import command_line
 from experiments.config.schema import RunConfig
-from experiments.config.version import commit, packages
 from experiments.errors import UserError
 from experiments.gpus import VISIBLE
 from experiments.run_dir import checkpoints
 from experiments.run_dir.atomic_files import atomic_write, lock, sync
 from experiments.run_dir.machine import hardware
-from experiments.run_dir.provenance import keep_provenance
+from experiments.run_dir.provenance import command_line, commit, keep_provenance, packages
 
 PACKAGES = ("torch", "transformers", "hydra-core", "pandas", "docker", "numpy")
 BEST = "best"  # name of the checkpoint with the best evaluation
@@ -93,7 +91,7 @@ class Records:
             if folder:
                 self._continue(config, recorded, checkpoint)
             else:
-                self.info |= keep_provenance(self.folder, config)
+                self.info |= keep_provenance(self.folder)
             with atomic_write(self.folder / "config.yaml") as file:
                 file.write_text(OmegaConf.to_yaml(asdict(config)))
             self.describe()
@@ -110,7 +108,7 @@ class Records:
         before = json.loads((self.folder / "run.json").read_text())
         kept = ("started", "command", "commit", "versions", "packages", "hardware", "visible_gpus")
         now = {"step": recorded} | {key: self.info[key] for key in kept}
-        now |= keep_provenance(self.folder, config, recorded)
+        now |= keep_provenance(self.folder, recorded)
         ended = {key: self.info[key] for key in ("status", "error", "ended", "pid")}
         self.info = before | ended | {"resumed": [*before["resumed"], now]}
         with atomic_write(self.folder / "metrics.jsonl") as file:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import PreTrainedTokenizerBase
 
-from experiments.config.dependencies import set_ray_environment
+from experiments.config.preflight import set_ray_environment
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, OnFinished, Request
 from experiments.engines.factory import open_engines

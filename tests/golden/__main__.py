@@ -30,7 +30,17 @@ RECORDS = Path(__file__).parent / "records"
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or ROOT.parent / "shared" / "data")
 TOLERANCE = 1e-3
 
-SMALL = ["steps=5", "train.prompts=8", "task.train_problems=64", "task.choose_problems=8", "eval.every=0", "eval.samples=4", "eval.k=[1,4]", "eval.kl_samples=2", "sandbox=embedded"]
+SMALL = [
+    "steps=5",
+    "train.prompts=8",
+    "task.train_problems=64",
+    "task.choose_problems=8",
+    "eval.every=0",
+    "eval.samples=4",
+    "eval.k=[1,4]",
+    "eval.kl_samples=2",
+    "sandbox=embedded",
+]
 # name → the command lines of a run; {out}: the folder of all of them
 RUNS = {
     "spo": "algo=spo train.keep_samples=true",
@@ -164,9 +174,7 @@ def contents(folder: Path) -> dict[str, Any]:
     return {
         "cpu": cpu(),
         "metrics": rows,
-        "evals": {
-            name: digest([plain(value) for value in evals[name]]) for name in sorted(evals)
-        },
+        "evals": {name: digest([plain(value) for value in evals[name]]) for name in sorted(evals)},
         "weights": weights.hexdigest()[:16],
     }
 

@@ -11,7 +11,7 @@ from envs.environment import Submission
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox import SandboxConfig, open_sandbox
-from tests.envs.paths import PATHS, OnPath
+from tests.envs.sandboxes import PATHS, OnPath
 
 TESTS = tuple(Test(f"{n}\n", f"{n * n}\n") for n in (1, 2, -3))
 SQUARE = Problem("square", "", (), TESTS, time_limit_s=1.0)

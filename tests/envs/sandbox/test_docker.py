@@ -6,24 +6,26 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from envs.sandbox.base import Job, Limits, Outcome, SandboxError
-from envs.sandbox.containers import Launcher
-from envs.sandbox.docker import ContainerWorker, Demultiplexer, DockerSandbox, container_mb
+from envs.sandbox.docker import (
+    Demultiplexer,
+    DockerSandbox,
+    Launcher,
+)
 from envs.sandbox.docker_client import (
     LABEL,
+    OWNER,
+    image_tag,
     orphaned,
-    owner_labels,
+    owner,
     reap_orphans,
-    start_time,
     worker_options,
 )
-from envs.sandbox.image import image_tag
 from envs.sandbox.python_runtime import base_python
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +58,7 @@ def containers(client, label: str = LABEL) -> list[str]:
 
 def at_work(sandbox: DockerSandbox) -> list[str]:
     """The ids of the containers that jobs run in now; one more waits in store."""
-    return [worker.handle.container for worker in sandbox._connections if worker.ready]
+    return [worker.handle.container.id for worker in sandbox._connections if worker.ready]
 
 
 def free_mb() -> int:
@@ -84,28 +86,18 @@ def test_demultiplexer_takes_streams_apart_wherever_they_are_cut(size):
     assert streams.stderr == b"err"
 
 
-def test_a_second_launch_is_signalled_on_another_descriptor():
-    """The pool would take an equal number for the descriptor that its selector watches already."""
-    worker = ContainerWorker(SimpleNamespace(take=Future, discard=lambda launch: None), 1)
-    worker.start()
-    first = worker.fileno()
-    worker.start()
-    assert worker.fileno() != first
-    worker.kill()
-
-
 def test_owner_is_known_dead_only_by_its_own_kernel():
-    labels = owner_labels("run")
-    assert not orphaned(labels)
+    boot, namespace, pid, started = owner().split(" ")
     gone = subprocess.Popen(["true"])
     gone.wait()
-    assert orphaned(labels | {f"{LABEL}.pid": str(gone.pid)})
-    assert orphaned(labels | {f"{LABEL}.started": "1"}), "the pid was given to another process"
-    assert not orphaned(labels | {f"{LABEL}.pid": str(gone.pid), f"{LABEL}.scope": "elsewhere"})
+    assert not orphaned(owner())
+    assert orphaned(f"{boot} {namespace} {gone.pid} {started}")
+    assert orphaned(f"{boot} {namespace} {pid} 1"), "the pid was given to another process"
+    assert not orphaned(f"elsewhere {namespace} {gone.pid} {started}")
 
 
 def test_a_container_that_was_never_started_is_reaped_whoever_made_it(monkeypatch):
-    elsewhere = owner_labels("unstarted") | {f"{LABEL}.scope": "before the machine was restarted"}
+    elsewhere = {OWNER: "another-boot pid:[1] 7 100"}
     now = time.time()
     listed = [
         {"Id": "left", "Labels": elsewhere, "State": "created", "Created": now - 3600},
@@ -143,27 +135,6 @@ def test_runs_programs_on_inputs(sandbox):
 
 
 @pytest.mark.docker
-def test_large_input_and_output(sandbox):
-    text = "7" * 10_000_000
-    job = Job("print(input())", (text,), Limits(cpu_s=10, wall_s=60, output_mb=16))
-    [(_, [run])] = sandbox.run([job], go_on)
-    assert run.stdout.decode() == text + "\n"
-
-
-@pytest.mark.docker
-def test_program_is_nobody_and_can_write_nowhere(sandbox):
-    program = (
-        "import os\n"
-        "for path in '/tmp/x', '/dev/shm/x', '/dev/mqueue/x', '/x', '/stdio/x':\n"
-        "    try: open(path, 'w'); print('wrote', path)\n"
-        "    except OSError: pass\n"
-        "print(os.getuid() > 1 << 19, os.getgid() == os.getuid())\n"
-    )
-    [(_, [run])] = sandbox.run([Job(program, ("",))], go_on)
-    assert run.stdout == b"True True\n"
-
-
-@pytest.mark.docker
 def test_killed_containers_lose_nothing(sandbox, engine):
     jobs, done, killed = doubling_jobs(30, 4, seconds=0.02), {}, []
     for index, runs in sandbox.run(jobs, go_on):
@@ -189,14 +160,6 @@ def test_frozen_container_is_given_up(engine):
                 engine.api.pause(at_work(opened)[0])
     check_doubled(jobs, done)
     assert containers(engine, f"{LABEL}={opened.run_id}") == []
-
-
-@pytest.mark.docker
-def test_two_sandboxes_do_not_disturb_each_other(sandbox):
-    jobs = doubling_jobs(4, 2)
-    with DockerSandbox(1) as other:
-        check_doubled(jobs, dict(other.run(jobs, go_on)))
-    check_doubled(jobs, dict(sandbox.run(jobs, go_on)))
 
 
 @pytest.mark.docker
@@ -230,12 +193,6 @@ def test_one_slow_start_holds_up_no_other_worker(engine, monkeypatch):
             check_doubled(jobs, dict([first, *results]))
     finally:
         slow.set()
-
-
-@pytest.mark.parametrize("limit_mb", [256, 3000])
-def test_a_container_has_room_for_its_tests_limit(limit_mb):
-    job = Job("", ("x" * (1 << 20),), Limits(memory_mb=limit_mb, output_mb=16))
-    assert limit_mb + 2 * 16 + 4 <= container_mb(job) <= limit_mb + 500
 
 
 @pytest.mark.docker
@@ -304,7 +261,7 @@ def test_sandboxes_opened_and_closed_use_up_no_descriptors(engine):
     assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout == "0\n"
 
 
-OWNER = """
+WORKING = """
 import sys
 from envs.sandbox.base import Job
 from envs.sandbox.docker import DockerSandbox
@@ -317,35 +274,34 @@ list(sandbox.run([job, job], lambda *_: True))
 
 @pytest.mark.docker
 def test_containers_die_with_their_owner(engine):
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    working = subprocess.Popen(
+        [sys.executable, "-c", WORKING], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
-    run = owner.stdout.readline().strip()
+    run = working.stdout.readline().strip()
     running = {"label": f"{LABEL}={run}", "status": "running"}
     assert eventually(lambda: len(engine.api.containers(filters=running)) >= 3)
     time.sleep(0.5)  # into the middle of a test
-    owner.send_signal(signal.SIGKILL)
-    owner.wait()
-    owner.stdout.close()
+    working.send_signal(signal.SIGKILL)
+    working.wait()
+    working.stdout.close()
     assert eventually(lambda: not containers(engine, f"{LABEL}={run}"))
 
 
 @pytest.mark.docker
 def test_leftovers_of_dead_owners_are_reaped_at_start(engine):
-    owner = subprocess.Popen(["sleep", "100"])
+    sleeper = subprocess.Popen(["sleep", "100"])
     options = worker_options(memory_mb=64, pids=8)
-    labels = owner_labels("leftover") | {f"{LABEL}.pid": str(owner.pid)}
-    labels[f"{LABEL}.started"] = start_time(owner.pid)
+    labels = {OWNER: owner(sleeper.pid)}
     command = [base_python(), "-c", "import signal; signal.pause()"]
     left = engine.containers.run(image_tag(), command, detach=True, labels=labels, **options)
     try:
         DockerSandbox(1).close()
-        assert left.id in containers(engine), "its owner is alive"
-        owner.kill()
-        owner.wait()
+        assert left.id in containers(engine, OWNER), "its owner is alive"
+        sleeper.kill()
+        sleeper.wait()
         DockerSandbox(1).close()
-        assert left.id not in containers(engine)
+        assert left.id not in containers(engine, OWNER)
     finally:
-        owner.kill()
-        if left.id in containers(engine):
+        sleeper.kill()
+        if left.id in containers(engine, OWNER):
             left.remove(force=True)

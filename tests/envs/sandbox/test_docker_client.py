@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from envs.sandbox import containers, docker_client, doctor
-from envs.sandbox.containers import Launcher
+from envs.sandbox import docker, docker_client, doctor
+from envs.sandbox.docker import Launcher
 
 
 class Locked(http.server.BaseHTTPRequestHandler):
@@ -35,7 +35,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 @pytest.fixture
 def locked_engine(tmp_path, monkeypatch):
-    for module in (docker_client, doctor, containers):
+    for module in (docker_client, doctor, docker):
         monkeypatch.setattr(module, "ANSWER_S", 1.0)
     with Server(str(tmp_path / "docker.sock"), Locked) as server:
         server.unlocked = threading.Event()

@@ -32,107 +32,25 @@ def execute(sandbox, program, *inputs, limits=LIMITS, fn_name=None):
     return executions
 
 
-STDIN = {
-    "input": ("print(int(input()) + int(input()))", "1\n2\n", b"3\n"),
-    "iteration": ("import sys\nprint(sum(int(x) for x in sys.stdin))", "1\n2\n3", b"6\n"),
-    "buffer lines": (
-        "import sys\nb = sys.stdin.buffer\nprint(b.readline(), b.readline(), b.read())",
-        "1\n2\n3\n4",
-        b"b'1\\n' b'2\\n' b'3\\n4'\n",
-    ),
-    "os.read": ("import os\nprint(len(os.read(0, 10**6)))", "x" * 5000, b"5000\n"),
-    "open(0)": ("print(open(0).read().split())", "1 2", b"['1', '2']\n"),
-    "mmap": ("import mmap\nprint(mmap.mmap(0, 0).readline())", "1 2\n3", b"b'1 2\\n'\n"),
-    "replaced stdin": (
-        "import io, os, sys\nsys.stdin = io.BytesIO(os.read(0, os.fstat(0).st_size))\n"
-        "input = sys.stdin.readline\nprint(int(input()))",
-        "7\n",
-        b"7\n",
-    ),
-    "empty": ("import sys\nprint(repr(sys.stdin.read()))", "", b"''\n"),
-    "not UTF-8": ("import sys\nsys.stdout.buffer.write(b'\\xff')", "", b"\xff"),
-    "non-ASCII": ("print(input()[::-1])", "äöü\n", "üöä\n".encode()),
-}
-
-
-@pytest.mark.parametrize("case", STDIN)
-def test_stdin_shapes(sandbox, case):
-    program, text, expected = STDIN[case]
-    [execution] = execute(sandbox, program, text)
-    assert execution.outcome is Outcome.FINISHED, execution.stderr
-    assert execution.stdout == expected
-
-
-SCRIPTS = {
-    "main guard": ("if __name__ == '__main__': print(1)", b"1\n"),
-    "global in a function": ("n = 0\ndef f():\n global n\n n += 1\nf()\nprint(n)", b"1\n"),
-    "exit": ("print(1)\nexit()\nprint(2)", b"1\n"),
-    "quit": ("print(1)\nquit(0)\nprint(2)", b"1\n"),
-    "os._exit after a flush": ("import os\nprint(1, flush=True)\nos._exit(0)", b"1\n"),
-    "exit in a thread": (
-        "import sys, threading\nt = threading.Thread(target=sys.exit, args=(3,))\nt.start()\n"
-        "t.join()\nprint(1)",
-        b"1\n",
-    ),
-    "thread not joined": (
-        "import threading, time\n"
-        "def f():\n time.sleep(0.05)\n print('late')\n"
-        "threading.Thread(target=f).start()",
-        b"late\n",
-    ),
-    "atexit": ("import atexit\natexit.register(print, 'bye')\nprint('hi')", b"hi\nbye\n"),
-    "argv": ("import sys\nprint(sys.argv)", b"['main.py']\n"),
-    "fast reading and writing": (
-        "import os, sys\nfrom io import BytesIO\n"
-        "class Fast:\n"
-        " def __init__(self, file):\n"
-        "  self.number, self.buffer = file.fileno(), BytesIO()\n"
-        "  self.writable = 'x' in file.mode or 'r' not in file.mode\n"
-        " def flush(self): os.write(self.number, self.buffer.getvalue())\n"
-        "fast = Fast(sys.stdout)\nfast.buffer.write(b'1')\n"
-        "if fast.writable and not Fast(sys.stdin).writable: fast.flush()",
-        b"1",
-    ),
-    "closed stdout": ("import sys\nprint(1)\nsys.stdout.close()", b"1\n"),
-    "own stdout": ("import io, sys\nsys.stdout = io.StringIO()\nprint(1)", b""),
+# What a plain python3 does not allow, and many judges do.
+KINDER = {
+    "stdin is a file": ("import mmap\nprint(mmap.mmap(0, 0).readline())", b"b'1 2\\n'\n"),
     "long integers": ("print(len(str(10**20000)), int('9' * 10000) % 7)", b"20001 3\n"),
-    "deep recursion": (
-        "import sys\nsys.setrecursionlimit(10**6)\n"
-        "def f(n): return n and 1 + f(n - 1)\nprint(f(50000))",
-        b"50000\n",
-    ),
     "deep recursion through C": (
         "import functools, sys\nsys.setrecursionlimit(10**6)\n"
         "@functools.lru_cache(None)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(20000))",
         b"20000\n",
     ),
-    "a thread with a large stack": (
-        "import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(2**28)\n"
-        "def f(n): return n and 1 + f(n - 1)\n"
-        "t = threading.Thread(target=lambda: print(f(50000)))\nt.start()\nt.join()",
-        b"50000\n",
-    ),
-    "a pool of threads": (
-        "from concurrent.futures import ThreadPoolExecutor\n"
-        "with ThreadPoolExecutor(8) as pool: print(sum(pool.map(abs, range(-50, 0))))",
-        b"1275\n",
-    ),
-    "the standard library": (
-        "import bz2, ctypes, dataclasses, datetime, decimal, fractions, hashlib, lzma, queue\n"
-        "import sqlite3, statistics, typing, uuid, zlib\nprint('ok')",
-        b"ok\n",
-    ),
 }
 
 
-@pytest.mark.parametrize("case", SCRIPTS)
-def test_a_program_is_a_real_script(sandbox, case):
+@pytest.mark.parametrize("case", KINDER)
+def test_it_is_kinder_than_plain_python(sandbox, case):
     if case == "deep recursion through C" and (3, 12) <= sys.version_info < (3, 14):
         pytest.skip("these interpreters bound recursion through C themselves")
-    program, expected = SCRIPTS[case]
-    [execution] = execute(sandbox, program)
-    assert execution.outcome is Outcome.FINISHED, execution.stderr
-    assert execution.stdout == expected
+    program, expected = KINDER[case]
+    [execution] = execute(sandbox, program, "1 2\n3")
+    assert (execution.outcome, execution.stdout) == (Outcome.FINISHED, expected)
 
 
 ENDINGS = {

@@ -11,9 +11,8 @@ import pytest
 
 from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
-from envs.sandbox.worker import Task
-from tests.envs.attacks.host import descendants
-from tests.envs.processes import is_running
+from envs.sandbox.protocol import Task
+from tests.envs.sandbox.host import descendants, is_running
 
 # Each level doubles what the compiler writes.
 SLEEPS_ONCE_COMPILED = "f = abs\n" + "".join(

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from envs.sandbox import worker
+from envs.sandbox import protocol
 from envs.sandbox.base import Job, Limits, Outcome, SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, EmbeddedWorker, strongest_form, worker_config
 from envs.sandbox.pool import Pool
-from tests.envs.processes import child_pids, is_running
+from tests.envs.sandbox.host import child_pids, is_running
 
 ROOT = Path(__file__).parents[3]
 DOUBLE = "print(int(input()) * 2)"
@@ -128,29 +128,9 @@ def test_a_killed_worker_loses_nothing(sandbox, kill_guard):
         assert [int(execution.stdout) for execution in executions] == list(range(0, 40, 2))
 
 
-def test_jobs_in_doubt_run_on_half_of_the_workers_while_others_go_on(shared):
-    """And jobs that are appended to the list during the run are run."""
-    program = (
-        "import time\nbegun = time.monotonic()\ntime.sleep(0.2)\nprint(begun, time.monotonic())"
-    )
-    jobs = [Job(program, ("",)) for _ in range(5)]
-    runs = {}
-    for index, [execution] in shared.run(jobs, go_on):
-        runs[index] = tuple(map(float, execution.stdout.split()))
-        if len(jobs) < 8:
-            jobs.append(Job(program, ("",), again=True))
-    once, again = ([runs[index] for index in part] for part in (range(5), range(5, 8)))
-    assert not any(overlap(a, b) for a in again for b in again if a is not b)
-    assert any(overlap(a, b) for a in again for b in once)
-
-
-def overlap(one, other):
-    return one[0] < other[1] and other[0] < one[1]
-
-
 def test_a_stuck_worker_is_replaced(sandbox, monkeypatch):
-    monkeypatch.setattr(worker, "GRACE_S", 0.5)
-    monkeypatch.setattr(worker, "patience_s", lambda wall_s: 1.5)
+    monkeypatch.setattr(protocol, "GRACE_S", 0.5)
+    monkeypatch.setattr(protocol, "patience_s", lambda wall_s: 1.5)
     stopped = []
 
     def stop_once(job, test, execution):

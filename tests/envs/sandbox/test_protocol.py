@@ -1,10 +1,13 @@
-"""Frames: whole however the stream is cut; anything else is an error."""
+"""Frames are whole however the stream is cut; deadlines of a connection on a scripted handle."""
+
+import time
 
 import pytest
 
 from envs.sandbox import protocol
 from envs.sandbox.base import Job, Limits, Outcome
-from envs.sandbox.inside.framing import HEADER, join_body, split_body
+from envs.sandbox.inside.framing import HEADER, join_body, patience_s, report
+from envs.sandbox.protocol import Task, WorkerConnection, WorkerHandle, WorkerLost
 
 RESULT = {
     "outcome": "TIME_LIMIT",
@@ -28,7 +31,7 @@ def test_frames_come_out_of_a_stream_cut_anywhere():
             protocol.RESULT,
             protocol.READY,
         ]
-    execution = protocol.execution(frames[1])
+    execution = frames[1].execution()
     assert execution.outcome is Outcome.TIME_LIMIT
     assert (execution.stdout, execution.stderr, execution.exit_code) == (b"\x00output", "ä", -9)
 
@@ -42,8 +45,9 @@ def test_what_is_no_frame_is_refused(stream):
 
 
 def test_a_length_beyond_the_bound_is_refused_before_it_is_awaited():
-    with pytest.raises(protocol.ProtocolError, match="length 1001"):
-        protocol.FrameDecoder(1000).feed(HEADER.pack(protocol.RESULT, 1001))
+    length = protocol.MAX_PAYLOAD_BYTES + 1
+    with pytest.raises(protocol.ProtocolError, match=f"length {length}"):
+        protocol.FrameDecoder().feed(HEADER.pack(protocol.RESULT, length))
 
 
 @pytest.mark.parametrize(
@@ -52,25 +56,75 @@ def test_a_length_beyond_the_bound_is_refused_before_it_is_awaited():
 )
 def test_a_malformed_result_is_refused(payload):
     with pytest.raises(protocol.ProtocolError):
-        protocol.execution(protocol.Frame(protocol.RESULT, payload))
-
-
-def test_a_program_frame_holds_limits_and_source_and_no_input():
-    job = Job("print('ä')", ("secret input",), Limits(1.5, 6.0, 64, 2), "f")
-    frame = protocol.encode_program(job)
-    kind, length = HEADER.unpack_from(frame)
-    assert (kind, length) == (protocol.PROGRAM, len(frame) - HEADER.size)
-    header, source = split_body(frame[HEADER.size :])
-    assert header == {
-        "cpu_s": 1.5,
-        "wall_s": 6.0,
-        "memory_mb": 64,
-        "output_mb": 2,
-        "fn_name": "f",
-    }
-    assert source.decode() == job.program
-    assert b"secret" not in frame
+        protocol.Frame(protocol.RESULT, payload).execution()
 
 
 def test_lone_surrogates_survive_as_bytes():
     assert protocol.encode_input("\ud800")[HEADER.size :] == b"\xed\xa0\x80"
+
+
+FINISHED = join_body(report("FINISHED"))
+
+
+class Scripted(WorkerHandle):
+    """Takes all that is sent, and returns the bytes that a test puts into `answers`."""
+
+    def __init__(self):
+        self.answers, self.sent = [], b""
+
+    def start(self):
+        pass
+
+    def fileno(self):
+        return -1
+
+    def send(self, data):
+        self.sent += data
+        return len(data)
+
+    def receive(self):
+        return self.answers.pop(0) if self.answers else None
+
+    def kill(self):
+        pass
+
+
+def answer(connection, *kinds, keep_going=False):
+    """Have the worker send frames; return the tasks that it released."""
+    connection.handle.answers.append(b"".join(protocol.encode(k, FINISHED) for k in kinds))
+    return connection.receive(lambda *_: keep_going)
+
+
+@pytest.fixture
+def connection():
+    connection = WorkerConnection(Scripted())
+    assert answer(connection, protocol.READY) == []
+    assert connection.ready and connection.deadline is None
+    return connection
+
+
+def patience(connection):
+    """Seconds from now to the deadline."""
+    return connection.deadline - time.monotonic()
+
+
+def test_an_input_that_runs_in_vain_is_not_held_against_the_next_job(connection):
+    """It was sent ahead, and may use up its limits before the next job's first frame."""
+    slow = Task(0, Job("slow", ("0", "1", "2"), Limits(cpu_s=50.0, wall_s=100.0), promising=True))
+    quick = Task(1, Job("quick", ("4",), Limits(cpu_s=0.3, wall_s=0.3)))
+    connection.begin(slow)
+    assert answer(connection, protocol.COMPILED, protocol.RESULT) == [slow]
+    assert slow.done and len(slow.executions) == 1
+    connection.begin(quick)
+    assert patience(connection) > patience_s(100.0)
+    assert answer(connection, protocol.RESULT) == [] == quick.executions  # of the slow job
+    assert patience(connection) > patience_s(100.0)
+    assert answer(connection, protocol.ENDED) == []
+    assert patience(connection) < patience_s(0.3) + 0.6 + protocol.GRACE_S
+    assert answer(connection, protocol.RESULT) == [quick]
+    assert connection.deadline is None
+
+
+def test_a_frame_of_no_job_loses_the_worker(connection):
+    with pytest.raises(WorkerLost, match="an unexpected frame"):
+        answer(connection, protocol.RESULT)

@@ -17,7 +17,7 @@ from envs.sandbox.base import Job, Limits, Outcome, Sandbox
 from envs.sandbox.docker import unavailable
 from envs.sandbox.docker_client import connect
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
-from tests.envs.processes import child_pids
+from tests.envs.sandbox.host import child_pids
 
 SANDBOXES = ("namespaces", "landlock", "docker")
 WALL_S = 0.75
@@ -62,7 +62,7 @@ def server_of(sandbox: Sandbox) -> int:
     """The PID of the one worker's server, outside."""
     [worker] = sandbox._connections
     if sandbox.name == "docker":
-        return connect().api.inspect_container(worker.handle.container)["State"]["Pid"]
+        return connect().api.inspect_container(worker.handle.container.id)["State"]["Pid"]
     return child_pids(worker.handle.process.pid)[0]
 
 
@@ -151,7 +151,7 @@ def test_ten_seconds_change_no_verdict(sandbox, target, program, verdict):
     ("program", "verdict"), [(RIGHT, Verdict.ACCEPTED), (TOO_LONG, Verdict.TIME_LIMIT)]
 )
 def test_a_paused_container_changes_no_verdict(sandbox, program, verdict, monkeypatch):
-    api, container = connect().api, next(iter(sandbox._connections)).handle.container
+    api, container = connect().api, next(iter(sandbox._connections)).handle.container.id
 
     def pause(pids: list[int], number: int) -> None:
         (api.pause if number == signal.SIGSTOP else api.unpause)(container)

@@ -3,12 +3,12 @@
 import shlex
 
 import pytest
-
 from experiments.config.command_line import (
     command_line,
     command_text,
     note_command_line,
 )
+
 from experiments.config.composition import config_of, jobs_of
 
 

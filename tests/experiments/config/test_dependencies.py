@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.config.dependencies import ray_fault
-from experiments.config.preflight import check_before_start
+from experiments.config.preflight import check_before_start, ray_fault
 from experiments.errors import UserError
 from tests.compose import runtime_config
 from tests.experiments.compose import config

@@ -3,7 +3,7 @@
 import pytest
 
 from algorithms import make
-from experiments.config.dependencies import VLLM_RELEASE
+from experiments.config.preflight import VLLM_RELEASE
 from experiments.config.resolve_defaults import (
     describe_dropped,
     few_problems_note,

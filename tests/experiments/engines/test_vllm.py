@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from experiments import engine_check
-from experiments.config.dependencies import VLLM_RELEASE, vllm_version
+from experiments.config.preflight import VLLM_RELEASE, vllm_version
 from experiments.engines import vllm
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine

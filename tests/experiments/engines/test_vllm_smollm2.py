@@ -9,7 +9,7 @@ import torch
 from algorithms.grpo import GRPO
 from experiments.benchmarks import common as workload
 from experiments.benchmarks.common import BatchSize, MiniContests
-from experiments.config.dependencies import VLLM_RELEASE, vllm_version
+from experiments.config.preflight import VLLM_RELEASE, vllm_version
 from experiments.engine_check import BOUNDS, LogprobCheck, mismatch
 from experiments.engines.base import Sampling
 from experiments.engines.vllm import Host, VLLMEngine

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.config.dependencies import VLLM_RELEASE, vllm_version
+from experiments.config.preflight import VLLM_RELEASE, vllm_version
 from experiments.replay import sample_log
 
 pytestmark = [

@@ -6,7 +6,7 @@ import subprocess
 import pandas as pd
 import pytest
 
-from experiments.config.dependencies import VLLM_RELEASE, vllm_version
+from experiments.config.preflight import VLLM_RELEASE, vllm_version
 from experiments.replay import sample_log
 from tests.experiments.runtime.with_torchrun import SMALL, assert_alike, begin, metrics
 

@@ -1,0 +1,5 @@
+# name: as a script: argv
+# input: ""
+# ---
+import sys
+print(sys.argv)

@@ -1,0 +1,6 @@
+# name: as a script: atexit
+# input: ""
+# ---
+import atexit
+atexit.register(print, 'bye')
+print('hi')

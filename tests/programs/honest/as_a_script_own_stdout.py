@@ -1,0 +1,6 @@
+# name: as a script: own stdout
+# input: ""
+# ---
+import io, sys
+sys.stdout = io.StringIO()
+print(1)

@@ -1,0 +1,6 @@
+# name: as a script: quit
+# input: ""
+# ---
+print(1)
+quit(0)
+print(2)

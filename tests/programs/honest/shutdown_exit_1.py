@@ -1,0 +1,5 @@
+# name: shutdown: exit -1
+# input: ""
+# ---
+import sys
+sys.exit(-1)

@@ -1,0 +1,5 @@
+# name: shutdown: exit 256
+# input: ""
+# ---
+import sys
+sys.exit(256)

@@ -1,0 +1,5 @@
+# name: shutdown: exit beyond a long
+# input: ""
+# ---
+import sys
+sys.exit(2**70)

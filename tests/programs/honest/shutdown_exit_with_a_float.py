@@ -1,0 +1,5 @@
+# name: shutdown: exit with a float
+# input: ""
+# ---
+import sys
+sys.exit(0.0)

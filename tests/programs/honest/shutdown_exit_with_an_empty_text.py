@@ -1,0 +1,5 @@
+# name: shutdown: exit with an empty text
+# input: ""
+# ---
+import sys
+sys.exit('')

@@ -1,0 +1,5 @@
+# name: shutdown: its names cleared
+# input: ""
+# ---
+print(1)
+globals().clear()

@@ -1,0 +1,6 @@
+# name: shutdown: stdout deleted
+# input: ""
+# ---
+import sys
+print(1)
+del sys.stdout

@@ -1,0 +1,5 @@
+# name: shutdown: stdout detached and left
+# input: ""
+# ---
+import sys
+sys.stdout.detach().write(b'x')

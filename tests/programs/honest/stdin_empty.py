@@ -1,0 +1,5 @@
+# name: stdin: empty
+# input: ""
+# ---
+import sys
+print(repr(sys.stdin.read()))

@@ -1,0 +1,4 @@
+# name: stdin: input
+# input: "1\n2\n"
+# ---
+print(int(input()) + int(input()))

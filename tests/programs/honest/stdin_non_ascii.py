@@ -1,0 +1,4 @@
+# name: stdin: non-ASCII
+# input: "äöü\n"
+# ---
+print(input()[::-1])

@@ -1,0 +1,5 @@
+# name: stdin: not UTF-8
+# input: ""
+# ---
+import sys
+sys.stdout.buffer.write(b'\xff')
