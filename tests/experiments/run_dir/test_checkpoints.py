@@ -10,7 +10,6 @@ import torch
 from envs.problem import Judgement, Verdict
 from experiments.errors import one_line
 from experiments.run_dir import checkpoints
-from tests.errors_page import row_of
 
 JUDGEMENT = Judgement(Verdict.WRONG_ANSWER, 1, 3, 2, "print(1)", 0.25, "first difference")
 
@@ -78,7 +77,7 @@ def test_without_a_whole_one_there_is_none(tmp_path):
     said = []
     assert checkpoints.latest(tmp_path, said.append) is None
     (line,) = said
-    assert row_of("the only checkpoint is damaged").fits(line), line
+    assert "damaged" in line
 
 
 def test_a_hidden_one_was_not_finished(tmp_path):
