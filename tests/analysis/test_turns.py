@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.conversations import count_conversations
-from analysis.turns import TurnPlan, one_of, turn_metrics, turn_scores
+from analysis.turns import TurnPlan, one_of, turn_scores
 from tests.analysis.conversations import conversation
 from tests.analysis.test_counts import SIX
 
@@ -25,7 +25,7 @@ def single(name, scores):
 
 def test_each_metric_of_six_conversations():
     scores = scores_of(SIX, 3)
-    assert set(scores) == {metric.name for metric in turn_metrics(PLAN)}
+    assert set(scores) == set(PLAN.metrics())
     assert single("solved_in_1", scores) == (2 / 6, 1)
     assert single("solved_in_2", scores) == (2 / 6, 1)
     assert single("solved_in_3", scores) == (3 / 6, 1)
