@@ -8,7 +8,7 @@ import pytest
 
 from envs.import_by_name import load_function
 from experiments.config.resolve_defaults import resolve_defaults
-from experiments.learner.memory import estimate, shape_of
+from experiments.learner.memory import estimate
 from tests.compose import options_of
 from tests.experiments.compose import config
 
@@ -21,7 +21,7 @@ def llama_8b():
 
     sizes = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32}
     heads = {"num_attention_heads": 32, "num_key_value_heads": 8}
-    return shape_of(LlamaConfig(**sizes, **heads, vocab_size=128256))
+    return LlamaConfig(**sizes, **heads, vocab_size=128256)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
