@@ -71,7 +71,7 @@ def test_where_user_namespaces_are_refused_the_weaker_form_is_taken_and_named():
 
 def test_where_nothing_holds_it_refuses_and_names_the_ways_out(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "pdp11")
-    monkeypatch.setattr(embedded, "_STARTED", set())
+    form_unavailable.cache_clear()
     for accept in (False, True):  # without a filter of system calls, not even at the user's risk
         with pytest.raises(SandboxError) as caught:
             strongest_form(accept)
@@ -103,7 +103,7 @@ def test_a_worker_that_is_late_makes_no_weaker_form(monkeypatch):
     if form_unavailable("namespaces"):
         pytest.skip("this machine has no user namespaces")
     monkeypatch.setattr(embedded, "TRIAL_S", 0.0)
-    monkeypatch.setattr(embedded, "_STARTED", set())
+    form_unavailable.cache_clear()
     with pytest.raises(SandboxError, match="sandbox form namespaces: no worker started"):
         strongest_form(False)
 
