@@ -65,7 +65,7 @@ def train(
         return trainer.train(config, folder, label, in_sweep=in_sweep)
     if torchrun_ranks() > 1 or config.runtime.name == "torchrun":
         return _train_on_rank(config, folder, label)
-    from experiments.config.dependencies import set_ray_environment
+    from experiments.config.preflight import set_ray_environment
 
     set_ray_environment(config.runtime.address)  # which Ray reads as it is imported
     from experiments.runtime.ray import Ray
@@ -191,6 +191,6 @@ def resume(arguments: Sequence[str]) -> int:
         return 0
     check_unlocked(folder)
     check_before_start([config])
-    if is_rank_zero() and (kinds := changes(folder, config)):
+    if is_rank_zero() and (kinds := changes(folder)):
         print(f"WARNING: the steps so far are of other {', '.join(kinds)}", file=sys.stderr)
     return run_alone(config, folder)
