@@ -24,33 +24,24 @@ class PassCosts:
     """Charges passes over whole batches; every rank knows all of a batch, and rank 0 is charged."""
 
     def __init__(self, modules: Modules, ledger: Ledger) -> None:
-        policy = modules.policy
-        self.ledger, self.policy = ledger, model_flops(policy.model)
-        self.learned = self.policy  # in passes with gradient
-        # The initial policy has no adapter; moving references and averages have one, like the
-        # policy, and their passes have no gradient.
-        base = policy.adapter.base if policy.adapter else policy
-        self.initial, self._initial_policy = model_flops(base.model), modules.reference
-        self.shared_critic = modules.value_head is not None
-        self.critic: ModelFlops | None = None
-        if modules.critic is not None:
-            self.critic = critic_flops(modules.critic.backbone)
-        elif modules.value_head is not None:
-            self.critic = critic_flops(policy)
+        policy, self.ledger, self.modules = modules.policy, ledger, modules
+        self.policy = self.learned = model_flops(policy.model)  # without and with gradient
+        # The initial policy has no adapter; moving references and averages have one.
+        self.initial = model_flops(policy.adapter.base.model) if policy.adapter else self.policy
+        self.critic = critic_flops(modules.critic.backbone if modules.critic else policy)
+        if modules.value_head is not None:
+            both, value = self.policy, self.critic.head
             self.learned = replace(
-                self.policy,
-                head=self.policy.head + self.critic.head,
-                trained_head=self.policy.trained_head + self.critic.trained_head,
+                both, head=both.head + value, trained_head=both.trained_head + value
             )
 
     def scored(self, tokens: Tokens, policy: Policy) -> None:
         """Charge a pass for log-probs with this policy's weights."""
-        model = self.initial if policy is self._initial_policy else self.policy
+        model = self.initial if policy is self.modules.reference else self.policy
         self.ledger.charge_flops(model.forward(texts_of(tokens)))
 
     def valued(self, tokens: Tokens) -> None:
         """Charge a pass for the critic's values, without gradient."""
-        assert self.critic is not None
         self.ledger.charge_flops(self.critic.forward(texts_of(tokens)))
 
     def trained(self, tokens: Tokens) -> None:
@@ -59,7 +50,7 @@ class PassCosts:
 
     def critic_trained(self, tokens: Tokens) -> None:
         """Charge a pass of a separate critic, forward and backward; a shared one has none."""
-        if self.critic is not None and not self.shared_critic:
+        if self.modules.critic is not None:
             self._charge_learning(self.critic, tokens)
 
     def _charge_learning(self, model: ModelFlops, tokens: Tokens) -> None:
@@ -111,18 +102,14 @@ def _attention(config: Any) -> tuple[tuple[int, int | None], ...]:
 
 def _is_counted(model: PreTrainedModel) -> bool:
     config: Any = model.config
-    if config.get_text_config() is not config or getattr(config, "kv_lora_rank", None):
-        return False
-    if any((getattr(config, name, None) or 0) > 1 for name in EXPERTS):
-        return False
     kinds = {type(layer) for layer in DynamicCache(config=config).layers}
-    if kinds - {DynamicLayer, DynamicSlidingWindowLayer}:
+    if (
+        config.get_text_config() is not config
+        or getattr(config, "kv_lora_rank", None)
+        or any((getattr(config, name, None) or 0) > 1 for name in EXPERTS)
+        or kinds - {DynamicLayer, DynamicSlidingWindowLayer}
+    ):
         return False
-    known = (*MATRICES, nn.Embedding)
-    matrices = {
-        id(parameter)
-        for module in model.base_model.modules()
-        if isinstance(module, known)
-        for parameter in module.parameters(recurse=False)
-    }
-    return all(p.dim() < 2 or id(p) in matrices for p in model.base_model.parameters())
+    modules = [m for m in model.base_model.modules() if isinstance(m, (*MATRICES, nn.Embedding))]
+    known = {id(parameter) for m in modules for parameter in m.parameters(recurse=False)}
+    return all(p.dim() < 2 or id(p) in known for p in model.base_model.parameters())

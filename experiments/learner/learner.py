@@ -90,8 +90,9 @@ class Learner:
         self.modules = Modules(policy, needs, config, ranks, keep_reference)
         self.reference = self.modules.reference  # the initial policy, if it is kept
         self.flops = PassCosts(self.modules, ledger)
-        critic, head = self.modules.critic, self.modules.value_head
-        groups = parameter_groups(algorithm.config, policy, critic, head)
+        groups = parameter_groups(
+            algorithm.config, policy, self.modules.critic, self.modules.value_head
+        )
         self.optimiser = Float32AdamW(groups, config.weight_decay)
         self.clipping = NormClipping(config)
         self.rates = [rate for _, rate in groups]
@@ -133,7 +134,11 @@ class Learner:
         self.optimiser.zero_grad(set_to_none=True)
         tokens, batch, metrics = self._assemble(samples, group_size)
         if self.algorithm.needs.initial_value != "none":
-            batch = replace(batch, q0=self._initial_values(samples, batch, initial_values))
+            # Only rank 0 has them.
+            given: Any = initial_values
+            before = batch
+            q0 = self.ranks.broadcast(lambda: given.compute(samples, before))
+            batch = replace(batch, q0=q0)
         metrics |= group_metrics(batch)
         steps: list[dict[str, float]] = []
         kept_rows = 0
@@ -153,18 +158,6 @@ class Learner:
             self.batches += 1
         metrics |= {"kept_share": kept_rows / len(samples) / self.config.epochs}
         return metrics | batch_metrics(steps)
-
-    def _initial_values(
-        self, samples: Sequence[Sample], batch: Batch, initial_values: InitialValues | None
-    ) -> Tensor:
-        """Return the prompts' soft values on every rank; only rank 0 has `initial_values`."""
-
-        def compute() -> Tensor:
-            if initial_values is None:
-                raise RuntimeError("this algorithm needs initial values")
-            return initial_values.compute(samples, batch)
-
-        return self.ranks.broadcast(compute)
 
     def _mini_batches(self, tokens: Tokens, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows of the batch, those rows prepared) for each optimiser step, groups whole.

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from algorithms.base import Options
 from experiments.config.schema import TrainConfig
 from experiments.learner.forward import Critic
 from experiments.policy.fsdp import as_shard, whole
@@ -27,12 +26,6 @@ from experiments.policy.policy import Policy
 # of their own: their quantile is of the norms before them, and the learning rate is warming up.
 WINDOW = 20
 NORMS = ("grad_norm", "critic_grad_norm")  # of the parameter groups, in their order
-
-
-class CriticOptions(Protocol):
-    """The options of an algorithm with a critic."""
-
-    critic_rate: float
 
 
 class Float32AdamW(torch.optim.AdamW):
@@ -100,15 +93,14 @@ class Float32AdamW(torch.optim.AdamW):
 
 
 def parameter_groups(
-    options: Options, policy: Policy, critic: Critic | None, value_head: nn.Module | None
+    options: Any, policy: Policy, critic: Critic | None, value_head: nn.Module | None
 ) -> list[tuple[list[nn.Parameter], float]]:
     """Return the trained parameters and the learning rate of the policy, and of any critic."""
     groups = [(trained(policy.model), options.learning_rate * rate_factor(policy))]
     if critic is not None:
-        rate = cast(CriticOptions, options).critic_rate * rate_factor(critic.backbone)
-        groups.append((trained(critic), rate))
+        groups.append((trained(critic), options.critic_rate * rate_factor(critic.backbone)))
     elif value_head is not None:
-        groups.append((trained(value_head), cast(CriticOptions, options).critic_rate))
+        groups.append((trained(value_head), options.critic_rate))
     return groups
 
 
@@ -171,10 +163,8 @@ class NormClipping:
     def _bound(self, name: str) -> float:
         if self.quantile is None:
             return self.fixed
-        if not self.past[name]:
-            return math.inf
         past = torch.tensor(self.past[name], dtype=torch.float64)
-        return float(past.quantile(self.quantile))
+        return float(past.quantile(self.quantile)) if len(past) else math.inf
 
     def state_dict(self) -> dict[str, list[float]]:
         """Return the norms of the last steps; none with a fixed bound."""

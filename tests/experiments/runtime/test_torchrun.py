@@ -331,9 +331,9 @@ def test_rank_i_of_n_generates_for_every_nth_prompt():
     ranks = SimpleNamespace(rank=1, size=2, targets={}, gather=lambda result: result)
     sharded = ShardedEngine(ranks, "engine", engine, trained=None)
     request = Request(["a", "b", "c", "d"], [[0]] * 4, Sampling(4), begun, keep=True)
-    assert sharded.generate_shard(request) == (["to b", "to d"], None)
+    assert sharded.generate_shard(request) == ["to b", "to d"]
     assert engine.calls == [(["b", "d"], [[(2,)], [(4,)]], True)]
-    assert sharded.generate_shard(request.part(slice(1))) == ([], None)
+    assert sharded.generate_shard(request.part(slice(1))) == []
     assert engine.calls[1:] == ["release_memory"]
 
 
