@@ -7,7 +7,6 @@ dropped. Its behaviour log-probs are unknown, and no objective here needs them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -15,6 +14,7 @@ from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOu
 from algorithms.grpo import group_advantages
 from algorithms.policy_gradient import clipped_tokens
 from algorithms.tensors import (
+    Tensor,
     aggregate,
     clipped_terms,
     log_ratio,
@@ -22,9 +22,6 @@ from algorithms.tensors import (
     masked_sum,
     torch,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class DemonstrationMix(Algorithm):

@@ -17,7 +17,7 @@ rewards in their group's mean and std; that form is not offered.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -25,6 +25,7 @@ from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.tensors import (
     Aggregate,
     KLKind,
+    Tensor,
     aggregate,
     clip_share,
     clipped_terms,
@@ -35,9 +36,6 @@ from algorithms.tensors import (
     tie_breakers,
     torch,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass

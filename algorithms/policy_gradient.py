@@ -11,16 +11,16 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOutput
-from algorithms.ppo import clipped_surrogate, monte_carlo_returns
+from algorithms.ppo import monte_carlo_returns, surrogate_and_clip_share
 from algorithms.tensors import (
     Aggregate,
+    Tensor,
     aggregate,
-    clip_share,
     clipped_terms,
     group_count,
     group_mean,
@@ -31,9 +31,6 @@ from algorithms.tensors import (
     masked_whiten,
     torch,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass
@@ -161,18 +158,7 @@ class ReinforcePP(Algorithm):
         return replace(batch, advantages=masked_whiten(returns, batch.kept_mask))
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        c, old_logp, advantages = self.config, batch.behaviour_logp, batch.advantages
-        loss = clipped_surrogate(
-            policy.logp,
-            old_logp,
-            advantages,
-            batch.mask,
-            clip_low=c.clip_low,
-            clip_high=c.clip_high,
-            weights=batch.correction,
-        )
-        with torch.no_grad():
-            cut = clip_share(policy.logp, old_logp, advantages, batch.mask, c.clip_low, c.clip_high)
+        loss, cut = surrogate_and_clip_share(policy.logp, batch, self.config)
         return loss * batch.token_share, {"clip_share": cut * batch.token_share}
 
 
@@ -313,7 +299,20 @@ def pass_at_k_rewards(accepted: Tensor, n: Tensor, k: int, c: Tensor) -> Tensor:
     return k / n.clamp(min=1) * torch.where(accepted, 1.0, others)
 
 
-class PassAtK(GroupReinforce):
+class Clipped(GroupReinforce):
+    """Under PPO's clip; its options have the bounds."""
+
+    config: Any
+
+    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
+        low, high = self.config.clip_low, self.config.clip_high
+        return clipped_terms(logp, batch.behaviour_logp, batch.advantages, batch.mask, low, high)
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        return clipped_tokens(logp, batch, self.config.clip_low, self.config.clip_high)
+
+
+class PassAtK(Clipped):
     """Needs groups of at least k and behaviour log-probs."""
 
     Config = PassAtKOptions
@@ -329,13 +328,6 @@ class PassAtK(GroupReinforce):
         accepted = (batch.rewards >= self.reward_high) & batch.keep
         size, dtype = batch.group_size, batch.rewards.dtype
         return accepted, group_count(batch.keep, size, dtype), group_count(accepted, size, dtype)
-
-    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        low, high = self.config.clip_low, self.config.clip_high
-        return clipped_terms(logp, batch.behaviour_logp, batch.advantages, batch.mask, low, high)
-
-    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
-        return clipped_tokens(logp, batch, self.config.clip_low, self.config.clip_high)
 
 
 class PKPO(PassAtK):

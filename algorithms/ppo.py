@@ -22,12 +22,13 @@ answer's tokens: RLEF takes the mean, because a sum favours short answers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOutput, Share
 from algorithms.tensors import (
+    Tensor,
     clip_share,
     clipped_terms,
     log_ratio,
@@ -36,9 +37,6 @@ from algorithms.tensors import (
     torch,
     turn_starts,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MIN_CRITIC_RATE = 1e-5
 
@@ -168,6 +166,25 @@ def clipped_surrogate(
     """Mean over tokens of −w min(ρ A, clip(ρ, 1 − ε_low, 1 + ε_high) A) → scalar (eq. 7)."""
     terms = clipped_terms(logp, old_logp, advantages, mask, clip_low, clip_high, weights)
     return masked_mean(terms, mask)
+
+
+class ClipBounds(Protocol):
+    """Options with bounds of the ratio."""
+
+    clip_low: float
+    clip_high: float
+
+
+def surrogate_and_clip_share(
+    logp: Tensor, batch: Batch, bounds: ClipBounds
+) -> tuple[Tensor, Tensor]:
+    """The clipped surrogate of a prepared batch, and the share of tokens that the clip cuts."""
+    given = (batch.behaviour_logp, batch.advantages, batch.mask)
+    low, high = bounds.clip_low, bounds.clip_high
+    surrogate = clipped_surrogate(
+        logp, *given, clip_low=low, clip_high=high, weights=batch.correction
+    )
+    return surrogate, clip_share(logp.detach(), *given, low, high)
 
 
 def value_loss(
@@ -335,27 +352,12 @@ class PPO(ValueObjective):
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share, mask = self.config, batch.token_share, batch.mask
-        surrogate = clipped_surrogate(
-            policy.logp,
-            batch.behaviour_logp,
-            batch.advantages,
-            mask,
-            clip_low=c.clip_low,
-            clip_high=c.clip_high,
-            weights=batch.correction,
-        )
+        surrogate, cut = surrogate_and_clip_share(policy.logp, batch, c)
         loss, of_value = self.with_value_loss(surrogate, policy.values, batch)
         if of_value:
             mean = masked_mean(batch.values, self.states(batch))
             of_value["ppo/value_mean"] = mean * self.relative_share(batch)
         if c.entropy_coef:
             loss = loss - c.entropy_coef * masked_mean(policy.entropy, mask)
-        logp = policy.logp.detach()
-        metrics = {
-            "ppo/surrogate": surrogate.detach(),
-            **of_value,
-            "clip_share": clip_share(
-                logp, batch.behaviour_logp, batch.advantages, mask, c.clip_low, c.clip_high
-            ),
-        }
+        metrics = {"ppo/surrogate": surrogate.detach(), **of_value, "clip_share": cut}
         return loss * share, {name: metric * share for name, metric in metrics.items()}

@@ -22,10 +22,11 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from algorithms.base import Batch, BelowOne, Needs, Options, Share
 from algorithms.grpo import group_advantages
-from algorithms.policy_gradient import GroupOptions, GroupReinforce, clipped_tokens
+from algorithms.policy_gradient import Clipped, GroupOptions, GroupReinforce
 from algorithms.tensors import (
     Aggregate,
     KLKind,
+    Tensor,
     clipped_terms,
     is_clipped,
     kl,
@@ -36,8 +37,6 @@ from algorithms.tensors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from torch import Tensor
 
 
 @dataclass
@@ -215,7 +214,7 @@ class RePOOptions(ClipOptions):
     baseline: Literal["split", "mixed"]
 
 
-class RePO(RatioObjective):
+class RePO(Clipped, RatioObjective):
     """Replay-enhanced policy optimisation (Li et al., arXiv 2506.09340, and its code).
 
     GRPO's clipped surrogate over all of a group (`train.replay_share`), without a KL, as in the
@@ -241,13 +240,6 @@ class RePO(RatioObjective):
             for pool in pools
         ]
         return sum(parts) * torch.where(fresh, 1.0, c.replay_coef)
-
-    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        low, high = self.config.clip_low, self.config.clip_high
-        return clipped_terms(logp, batch.behaviour_logp, batch.advantages, batch.mask, low, high)
-
-    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
-        return clipped_tokens(logp, batch, self.config.clip_low, self.config.clip_high)
 
 
 @dataclass
@@ -525,7 +517,7 @@ class ClipCovOptions(ClipOptions):
     cov_high: PositiveFloat
 
 
-class ClipCov(BatchObjective):
+class ClipCov(Clipped, BatchObjective):
     """PPO's clip without the terms of a few tokens drawn from those in the band.
 
     The draw uses the fractional part of a multiple of the token's rollout log-prob: as good as
@@ -548,16 +540,7 @@ class ClipCov(BatchObjective):
         return replace(batch, weights=left.view(cov.shape))
 
     def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        return clipped_terms(
-            logp,
-            batch.behaviour_logp,
-            batch.advantages,
-            batch.mask,
-            self.config.clip_low,
-            self.config.clip_high,
-            batch.weights,
-        )
+        return super().terms(logp, batch) * batch.weights
 
     def cut(self, logp: Tensor, batch: Batch) -> Tensor:
-        clipped = clipped_tokens(logp, batch, self.config.clip_low, self.config.clip_high)
-        return clipped | ((batch.weights == 0) & (batch.advantages != 0))
+        return super().cut(logp, batch) | ((batch.weights == 0) & (batch.advantages != 0))

@@ -33,6 +33,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
 from algorithms.ppo import CriticOptions
 from algorithms.tensors import (
+    Tensor,
     group_count,
     group_mean,
     group_ranks,
@@ -43,8 +44,6 @@ from algorithms.tensors import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from torch import Tensor
 
 Anchor = Literal["reference", "behaviour"]
 

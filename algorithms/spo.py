@@ -19,15 +19,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
-from algorithms.tensors import group_mean, masked_sum, torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from algorithms.tensors import Tensor, group_mean, masked_sum, torch
 
 LossKind = Literal["cross_entropy", "squared", "advantage"]
 Exponent = Literal["q_over_beta", "q"]

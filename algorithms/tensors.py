@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor as Tensor
 else:
+    Tensor = Any  # in annotations alone
 
     class _LazyTorch:
         """torch, imported at the first use of one of its names.

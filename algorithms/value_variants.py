@@ -14,15 +14,15 @@ from algorithms.ppo import (
     PPOConfig,
     ValueObjective,
     ValueOptions,
-    clipped_surrogate,
     gae,
     monte_carlo_returns,
+    surrogate_and_clip_share,
     terminal_rewards,
     values_or_zeros,
     with_advantages,
 )
 from algorithms.tensors import (
-    clip_share,
+    Tensor,
     group_ranks,
     log_ratio,
     masked_mean,
@@ -33,8 +33,6 @@ from algorithms.tensors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from torch import Tensor
 
 
 @dataclass
@@ -126,20 +124,10 @@ class VAPO(ValueObjective):
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share, mask = self.config, batch.token_share, batch.mask
-        surrogate = clipped_surrogate(
-            policy.logp,
-            batch.behaviour_logp,
-            batch.advantages,
-            mask,
-            clip_low=c.clip_low,
-            clip_high=c.clip_high,
-            weights=batch.correction,
-        )
+        surrogate, cut = surrogate_and_clip_share(policy.logp, batch, c)
         imitation = -masked_mean(batch.weights * policy.logp, mask)
         loss = surrogate + c.imitation_coef * imitation
         loss, metrics = self.with_value_loss(loss, policy.values, batch)
-        logp, old_logp, advantages = policy.logp.detach(), batch.behaviour_logp, batch.advantages
-        cut = clip_share(logp, old_logp, advantages, mask, c.clip_low, c.clip_high)
         metrics = metrics | {"clip_share": cut}
         return loss * share, {name: metric * share for name, metric in metrics.items()}
 

@@ -19,16 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from envs.cache_folder import cache_root, replace_file
 from envs.import_by_name import code_digest, load_function
 from envs.judge.extract import as_response
 from envs.tasks.config import TaskConfig
 from envs.tasks.near_duplicates import similar_pairs
 from envs.tasks.prompts import DefaultPrompt
-from envs.tasks.rows import RowFile, SizeLimits, converted, find_files, load_converter
+from envs.tasks.rows import RowFile, SizeLimits, converted, find_files, load_converter, watched
 from envs.tasks.stored import Entry, StoredProblems
 from envs.tasks.task import SPLITS, Task
 
@@ -411,17 +408,7 @@ def _duplicates(train: Sequence[Entry], test: Sequence[Entry]) -> list[dict[str,
     file = cache_root() / "pairs" / f"{key}.json"
     if file.exists():
         return json.loads(file.read_text())
-    columns = (TextColumn("comparing statements"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
-    with Progress(
-        *columns,
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        bar = progress.add_task("", total=len(train))
-        pairs = similar_pairs(train, test, lambda done: progress.update(bar, completed=done))
+    pairs = similar_pairs(watched(train, "comparing statements"), test)
     file.parent.mkdir(parents=True, exist_ok=True)
     replace_file(file, json.dumps(pairs))
     return pairs

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 SIMILARITY = 0.5  # Jaccard similarity of word 5-grams from which two statements are duplicates
@@ -37,18 +37,14 @@ class Statement(Protocol):
     def statement(self) -> str: ...
 
 
-def similar_pairs(
-    train: Sequence[Statement],
-    test: Sequence[Statement],
-    progress: Callable[[int], None] | None = None,
-) -> list[dict[str, object]]:
+def similar_pairs(train: Iterable[Statement], test: Sequence[Statement]) -> list[dict[str, object]]:
     """Return {train, test, similarity, containment} of every near-duplicate pair.
 
-    The most similar come first. `progress` gets the number of train problems compared so far.
+    The most similar come first.
     """
     index = _Index([shingles(problem.statement) for problem in test])
     pairs: list[tuple[float, float, str, str]] = []
-    for count, problem in enumerate(train, 1):
+    for problem in train:
         grams = shingles(problem.statement)
         for number in index.candidates(grams):
             other = index.statements[number]
@@ -56,8 +52,6 @@ def similar_pairs(
                 similarity, contained = jaccard(grams, other), containment(grams, other)
                 names = (problem.name, test[number].name)
                 pairs.append((round(similarity, 3), round(contained, 3), *names))
-        if progress:
-            progress(count)
     pairs.sort(key=lambda pair: (-pair[0], -pair[1], *pair[2:]))
     keys = ("similarity", "containment", "train", "test")
     return [dict(zip(keys, pair, strict=True)) for pair in pairs]

@@ -23,11 +23,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import fsspec
 from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
+from rich.progress import track
 
 from envs.cache_folder import cache_root, replace_file
 from envs.hub_errors import explain_hub_error
@@ -53,6 +53,7 @@ _ERRORS_OF_A_ROW = (
     *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError),
 )
 
+T = TypeVar("T")
 Numbered = tuple[str, Row | None]  # place in the file, such as "line 3"; None: not JSON
 
 
@@ -456,31 +457,30 @@ def _stored_rows(
     if converter.fields:
         _check_columns(converter.fields, file, data_set)
     faults: list[str] | None = []
+    rows = watched(read_rows(file), f"preparing {file.label}")
+    for number, (place, row) in enumerate(rows, first):
+        item = convert_row(converter, row, number)
+        if isinstance(item, Problem):
+            faults = None
+            problem = limit_tests(item, limits)
+            yield row_of(problem, why_left_out(problem))
+            continue
+        yield {"skipped": str(item), "place": place}
+        if faults is not None:
+            faults.append(f"{place}: {item}")
+            if len(faults) == FIRST_ROWS:
+                raise ValueError(
+                    f"{file.where}: none of the first {FIRST_ROWS} rows of {file.label} gives a "
+                    f"problem: {'; '.join(faults[:_SHOWN_FAULTS])}; …"
+                )
+
+
+def watched(items: Iterable[T], what: str) -> Iterable[T]:
+    """Return the items, with a sign of life on a terminal while they are taken."""
     console = Console(stderr=True)
-    with Progress(
-        TextColumn("preparing {task.description}: {task.completed:.0f} rows"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        bar = progress.add_task(file.label, total=None)
-        for number, (place, row) in enumerate(read_rows(file), first):
-            item = convert_row(converter, row, number)
-            if isinstance(item, Problem):
-                faults = None
-                problem = limit_tests(item, limits)
-                yield row_of(problem, why_left_out(problem))
-            else:
-                yield {"skipped": str(item), "place": place}
-                if faults is not None:
-                    faults.append(f"{place}: {item}")
-                    if len(faults) == FIRST_ROWS:
-                        raise ValueError(
-                            f"{file.where}: none of the first {FIRST_ROWS} rows of {file.label} "
-                            f"gives a problem: {'; '.join(faults[:_SHOWN_FAULTS])}; …"
-                        )
-            progress.advance(bar)
+    return track(
+        items, what, total=None, console=console, transient=True, disable=not console.is_terminal
+    )
 
 
 def _check_columns(fields: FieldsConfig, file: RowFile, data_set: Sequence[RowFile]) -> None:

@@ -45,30 +45,10 @@ def test_1_gvpo_tba_and_copg_are_one_sum_of_squares(name):
     same(grad, tensors["logp"].grad)
 
 
-def test_1_copg_is_its_pairs():
-    case = raw(2)
-    e = BETA * (sums(case, "logp") - sums(case, "ref_logp")) - case[2]
-    pairs = [
-        sum((a - b) ** 2 for a, b in itertools.combinations(group, 2)) / (GROUP - 1)
-        for group in e[:8].view(2, GROUP)
-    ]
-    same(pull(make("copg", beta=BETA), case)[0], sum(pairs) / 2)
-
-
 def test_2_spo_squared_with_the_groups_value_is_gvpo():
     case, spo = raw(3), SPO(options_of("spo", beta=BETA, loss="squared", q0="group"), 1.0)
     for one, other in zip(pull(make("gvpo", beta=BETA), case), pull(spo, case), strict=True):
         same(one, other, GROUP / (2 * (GROUP - 1)))
-
-
-def test_2_kimis_form_is_vargrad_and_a_penalty_on_the_groups_mean_log_ratio():
-    case = raw(4)
-    tensors = {**case[0], "logp": case[0]["logp"].clone().requires_grad_(True)}
-    h = sums((tensors, *case[1:]), "logp") - sums(case, "behaviour_logp")
-    e, h = (BETA * h - case[2])[:8].view(2, GROUP), h[:8].view(2, GROUP)
-    s = (e - e.mean(-1, keepdim=True)).square().sum(-1)
-    ((s + GROUP * (BETA * h.mean(-1)) ** 2).sum() / (2 * BETA * 8)).backward()
-    same(pull(make("kimi", tau=BETA), case)[1], tensors["logp"].grad)
 
 
 def test_3_gvpo_is_rloo_with_the_kl_in_the_reward_on_fresh_responses():
@@ -88,15 +68,6 @@ def test_4_at_the_reference_all_squares_point_where_dr_grpo_does():
     same(gvpo, dr_grpo, BETA * GROUP / (GROUP - 1))
 
 
-def test_5_dro_with_the_groups_mean_for_its_value_is_kimi_at_the_reference():
-    tensors, lengths, rewards = raw(7)
-    mean = rewards.view(-1, GROUP).mean(-1).repeat_interleave(GROUP)
-    tensors = {**tensors, "new_values": mean.unsqueeze(-1).expand_as(tensors["logp"]).clone()}
-    tensors["behaviour_logp"] = tensors["ref_logp"]
-    case = (tensors, lengths, rewards)
-    same(pull(make("dro", beta=BETA), case)[1], pull(make("kimi", tau=BETA), case)[1])
-
-
 def test_5_the_values_part_of_dro_is_the_same_residual():
     tensors, lengths, rewards = case = raw(8)
     dro = make("dro", beta=BETA, value_coef=2.0)
@@ -112,8 +83,7 @@ def test_5_astar_po_with_one_beta_is_spo_squared():
     case, spo = raw(9), SPO(options_of("spo", beta=BETA, loss="squared", q0="monte_carlo"), 1.0)
     for one, other in zip(pull(make("astar_po", beta=BETA), case), pull(spo, case), strict=True):
         same(one, other)
-    needs = make("astar_po").needs
-    assert (needs.initial_value, needs.initial_value_beta) == ("monte_carlo", 0.5)
+    assert make("astar_po").initial_value_beta == 0.5
 
 
 def test_7_ipo_is_copgs_pair_and_dpo_starts_as_a_quarter_of_it():
@@ -137,14 +107,6 @@ def test_8_all_pairs_of_a_binary_group_point_where_dr_grpo_does(name, slope, rig
     same(pull(make(name, beta=BETA), case, **one_group)[1], dr_grpo, factor)
 
 
-def test_8_a_prompt_without_both_verdicts_teaches_no_preference():
-    tensors, lengths, rewards = raw(12)
-    for name in ("dpo", "ipo", "rso", "lipo"):
-        loss, grad = pull(make(name), (tensors, lengths, torch.ones_like(rewards)))
-        assert loss == 0
-        assert not grad.any()
-
-
 @pytest.mark.parametrize(("n", "c", "k"), [(6, 2, 3), (6, 5, 3), (5, 0, 2), (5, 5, 5), (4, 1, 1)])
 def test_9_each_responses_part_in_pass_at_k_by_counting_every_draw(n, c, k):
     accepted = torch.arange(n) < c
@@ -164,20 +126,6 @@ def test_9_each_responses_part_in_pass_at_k_by_counting_every_draw(n, c, k):
     q = sum(solved) / count
     expected = (got - got.mean()) * n / (k * math.sqrt(q * (1 - q))) if 0 < q < 1 else 0 * got
     same(passk, expected)
-
-
-def test_9_pass_at_1_is_grpo_with_the_populations_std():
-    rewards = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64)
-    expected = (rewards - rewards.mean()) / rewards.std(correction=0)
-    same(advantages(make("passk", k=1), rewards), expected)
-    same(advantages(make("pkpo", k=1), rewards), rewards / 5)
-
-
-def test_10_topr_without_a_baseline_is_maximum_likelihood_of_what_was_accepted():
-    case = raw(14)
-    topr = pull(make("topr", baseline=0.0, aggregate="token_mean"), case)[1]
-    accepted = float(case[1][:8][case[2][:8] > 0].sum()) / float(case[1][:8].sum())
-    same(topr, pull(make("sft"), case)[1], accepted)
 
 
 def test_10_asymre_adds_maximum_likelihood_of_every_response():
@@ -215,34 +163,6 @@ def test_11_on_fresh_responses_they_share_one_gradient(name):
     same(gspo, pull(make("grpo", kl_coef=0.0), case, policies=fresh)[1])
 
 
-def test_12_of_one_token_gspo_is_grpo():
-    tensors, lengths, rewards = raw(17)
-    case = (tensors, torch.ones_like(lengths), rewards)
-    gspo = make("gspo", clip_low=0.2, clip_high=0.2)
-    for one, other in zip(pull(gspo, case), pull(make("grpo", kl_coef=0.0), case), strict=True):
-        same(one, other)
-
-
-def test_12_of_one_token_apa_on_standardised_rewards_is_kimi():
-    tensors, lengths, rewards = raw(17)
-    one_group = {"keep": torch.arange(12) < GROUP}
-    zeros = torch.zeros_like(tensors["values"])  # the critic's
-    case = ({**tensors, "values": zeros, "new_values": zeros}, torch.ones_like(lengths), rewards)
-    group = rewards[:GROUP]
-    standard = rewards.clone()
-    standard[:GROUP] = (group - group.mean()) / (group.var(correction=0) + 1e-8).sqrt()
-    kimi = pull(make("kimi", tau=BETA), (*case[:2], standard), **one_group)[1]
-    same(pull(make("apa", beta=BETA, kl_coef=0.0), case, **one_group)[1], kimi, 2 / BETA)
-
-
-def test_a_critic_of_zeros_makes_ppo_reinforce_pp():
-    tensors, lengths, rewards = raw(18)
-    zeros = torch.zeros_like(tensors["values"])
-    case = ({**tensors, "values": zeros, "new_values": zeros}, lengths, rewards)
-    ppo, plain = (make(name, kl_coef=0.05) for name in ("ppo", "reinforce_pp"))
-    same(pull(ppo, case)[1], pull(plain, case)[1])
-
-
 def test_ppo_without_a_critic_is_reinforce_with_whitened_returns_of_each_token():
     """REINFORCE++ with PPO's options; on fresh responses −A log π, A the whitened reward-to-go."""
     tensors, lengths, rewards = case = raw(18)
@@ -266,22 +186,6 @@ def test_5_dro_with_the_groups_value_is_gvpo():
     with_value = {**tensors, "new_values": value.unsqueeze(-1).expand_as(tensors["logp"]).clone()}
     dro = pull(make("dro", beta=BETA), (with_value, lengths, rewards))[1]
     same(dro, pull(make("gvpo", beta=BETA), case)[1], (GROUP - 1) / GROUP / BETA)
-
-
-def test_14_copg_with_the_behaviour_policy_as_anchor_is_rebel():
-    case, eta = pair_case(18), 1 / BETA
-    d = (sums(case, "logp") - sums(case, "behaviour_logp")).view(-1, 2)[:4]
-    rebel = ((d[:, 0] - d[:, 1]) / eta - 1).square().mean()
-    copg = make("copg", beta=BETA, anchor="behaviour")
-    same(pull(copg, case, group=2)[0], rebel)
-    assert not copg.needs.reference
-    assert not copg.needs.off_policy
-
-
-def test_rloo_is_dr_grpo_but_for_its_scale():
-    case = raw(19)
-    dr_grpo = pull(make("dr_grpo", constant_length=7), case, policies=fresh)[1]
-    same(dr_grpo, pull(make("rloo", kl_coef=0.0), case)[1], (GROUP - 1) / GROUP / 7)
 
 
 def test_cppo_that_prunes_nothing_is_grpo_and_keeps_the_rarer_verdict():

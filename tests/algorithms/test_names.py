@@ -1,14 +1,12 @@
 """Every choice of `algo=`: its file, its core, its options, and the list of them."""
 
 from dataclasses import fields
-from typing import get_args
 
 import pytest
 
 import algorithms
-from algorithms.__main__ import description, main, paper, table
+from algorithms.__main__ import paper, table
 from algorithms.base import Algorithm
-from algorithms.spo import LossKind
 from envs.command_line import parse_values
 
 NO_PAPER = {"sft"}  # a control
@@ -35,52 +33,6 @@ def test_its_file_opens_with_its_paper(name):
 def test_an_unknown_name_is_answered_with_the_choices():
     with pytest.raises(ValueError, match=r"unknown algorithm 'gpo'; there are: .*ppo.*spo"):
         algorithms.load("gpo")
-
-
-@pytest.mark.parametrize(
-    ("core", "line"),
-    [
-        ("core: KLPQ", "core=KLPQ: write package.module.Class"),
-        (
-            "core: algorithms.klpq.KLPQ",
-            "core=algorithms.klpq.KLPQ: algorithms.klpq cannot be imported: ModuleNotFoundError: "
-            "No module named 'algorithms.klpq'",
-        ),
-        (
-            "core: algorithms.grpo.KLPQ",
-            "core=algorithms.grpo.KLPQ: algorithms.grpo has no algorithm KLPQ; it has GRPO, CPPO",
-        ),
-        (
-            "core: algorithms.grpo.GRPOConfig",
-            "core=algorithms.grpo.GRPOConfig: algorithms.grpo has no algorithm GRPOConfig; "
-            "it has GRPO, CPPO",
-        ),
-        ("", "core=: write package.module.Class"),
-    ],
-)
-def test_a_wrong_core_is_one_line_of_the_list(core, line, tmp_path, monkeypatch, capsys):
-    (tmp_path / "wrong.yaml").write_text(f"# arXiv 2402.14740\nname: wrong\n{core}\n")
-    monkeypatch.setattr(algorithms, "CONF", tmp_path)
-    for words in ([], ["wrong"]):
-        monkeypatch.setattr("sys.argv", ["algorithms", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert end.value.code == 2
-        assert capsys.readouterr().err == f"error: conf/algo/wrong.yaml: {line}\n"
-
-
-@pytest.mark.parametrize("name", algorithms.names())
-def test_the_description_of_one_has_each_option_and_its_choices(name):
-    lines = description(name).splitlines()
-    printed = {line.split("=")[0].strip() for line in lines if line.startswith("  algo.")}
-    assert printed == {f"algo.{key}" for key in algorithms.defaults(name)} - {
-        "algo.core",
-        "algo.name",
-    }
-    if name == "spo":
-        others = ", ".join(kind for kind in get_args(LossKind) if kind != "cross_entropy")
-        assert f"  algo.loss=cross_entropy  (or {others})" in lines
-        assert lines[-1] == "The options are described in algorithms/spo.py, algorithms/base.py."
 
 
 def test_the_list_of_algorithms():

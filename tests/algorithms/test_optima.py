@@ -97,40 +97,6 @@ ON_POLICY = {
 }
 
 
-def mean_pull(name, world, behaviour, size=4, prompts=40_000):
-    """Norm of the mean gradient at the optimum over so many groups, in one batch."""
-    generator = torch.Generator().manual_seed(2)
-    drawn = torch.multinomial(behaviour, size * prompts, replacement=True, generator=generator)
-    table = optimal_table(world).requires_grad_(True)
-    logp = table_logp(table)
-    ones = torch.ones(len(drawn), dtype=torch.bool)
-    value = world["q0"].expand(len(drawn))
-    values = value.unsqueeze(-1).expand(MASK[drawn].shape)
-    batch = Batch(
-        mask=MASK[drawn],
-        rewards=world["rewards"][drawn],
-        keep=ones,
-        online=ones,
-        group_size=size,
-        behaviour_logp=logp.detach()[drawn],
-        ref_logp=world["ref_logp"][drawn],
-        values=values,
-    )
-    algorithm = make(name, **ON_POLICY[name])
-    output = PolicyOutput(logp=logp[drawn], entropy=logp[drawn], values=values)
-    algorithm.loss(output, algorithm.prepare(batch))[0].backward()
-    return table.grad.norm().item()
-
-
-@pytest.mark.parametrize("name", ON_POLICY)
-def test_with_the_kl_in_the_reward_fresh_responses_have_no_mean_gradient(name, world):
-    """RLOO's: none at all, since R − β log π/π_ref is the same for every response there."""
-    behaviours = behaviour_policies(world)
-    assert mean_pull(name, world, behaviours["optimum"]) < (1e-9 if name == "rloo" else 0.01)
-    if name != "rloo":  # which takes all responses for its own
-        assert mean_pull(name, world, behaviours["uniform"]) > 0.03
-
-
 def test_kimis_fixed_point_is_another_on_off_policy_responses(world):
     every = torch.arange(len(RESPONSES))
     assert pull_at_optimum(make("kimi", tau=BETA), world, every) > 1e-2

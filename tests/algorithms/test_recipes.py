@@ -9,38 +9,13 @@ from algorithms.ratio_rules import second_moment_bound
 from algorithms.regressions import rejection_sample
 from tests.algorithms.batches import fresh, raw
 from tests.algorithms.pulls import (
-    BETA,
-    KEEP,
     OWN,
     TOKEN,
-    advantages,
     at_start,
     make,
-    pair_case,
     pull,
     same,
-    sums,
 )
-
-
-def test_lipo_learns_from_where_the_policy_is_the_reference():
-    tensors, lengths, _ = raw(20)
-    case = (tensors, lengths, torch.tensor([1.0, 0.0, 0.0, 1.0] * 3).double())
-    learnt = pull(make("lipo"), case, policies=at_start)[1][:8]
-    live = (torch.arange(6) < lengths.unsqueeze(-1))[:8]
-    good = live & (case[2][:8] > 0).unsqueeze(-1)
-    assert (learnt[good] < 0).all() and (learnt[live & ~good] > 0).all()
-
-
-def test_lipo_weighs_dpos_pair_by_gain_and_rank():
-    case = pair_case(13)
-    h = (sums(case, "logp") - sums(case, "ref_logp")).view(-1, 2)[:4]
-    rank = torch.where(h[:, 0] > h[:, 1], 0, 1)  # of the better; the weight takes no side
-    weight = abs(2**1 - 2**0) * abs(1 / math.log(2) - 1 / math.log(3))
-    assert rank.unique().tolist() == [0, 1]
-    lipo, dpo = (pull(make(n, beta=BETA), case, group=2) for n in ("lipo", "dpo"))
-    for one, other in zip(lipo, dpo, strict=True):
-        same(one, other, weight)
 
 
 def drawn(rewards, count, beta, seed=0):
@@ -64,42 +39,11 @@ def test_rso_draws_as_from_the_optimum():
     assert (few.sum(-1) == 4).all()
 
 
-def test_rso_pairs_what_it_has_drawn():
-    tensors, lengths, _ = raw(40, rows=64)
-    rewards = torch.tensor([1.0, 0.0] * 32, dtype=torch.float64)
-    every = torch.ones(64, dtype=torch.bool)
-    own = {"online": every, "keep": every, "group": 32}
-    grad = pull(make("rso", samples=8), (tensors, lengths, rewards), **own)[1]
-    assert (grad != 0).any(-1).view(2, 32).sum(-1).tolist() == [8, 8]
-    whole = pull(make("rso", samples=32), (tensors, lengths, rewards), **own)[1]
-    assert (whole != 0).any(-1).all()
-
-
-def test_opmds_other_baseline_is_between_the_mean_and_the_best():
-    rewards = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
-    opmd = make("opmd", tau=0.5, baseline="log_mean_exp")
-    same(rewards - advantages(opmd, rewards), (0.5 * rewards.div(0.5).exp().mean().log()).expand(4))
-
-
-def test_reinforce_pp_of_equal_lengths_has_the_batchs_z_score():
-    tensors, lengths, rewards = raw(20)
-    case = (tensors, torch.full_like(lengths, 4), rewards)
-    z = (rewards[:8] - rewards[:8].mean()) / (rewards[:8].var(correction=0) + 1e-8).sqrt()
-    grad = pull(make("reinforce_pp", kl_coef=0.0), case, policies=fresh)[1]
-    same(grad[:8, :4], -z.unsqueeze(-1).expand(8, 4) / 32)
-
-
 def test_cispo_within_its_cap_is_the_unclipped_surrogate_and_beyond_it_keeps_a_gradient():
     case, wide = raw(21), {"clip_low": 0.999, "clip_high": 1e9}
     unclipped = pull(make("grpo", **{**TOKEN, **wide}), case)[1]
     same(pull(make("cispo", cap=1e9), case)[1], unclipped)
     assert ((pull(make("cispo", cap=0.01), case)[1] != 0) == (unclipped != 0)).all()
-
-
-def test_rec_one_sided_and_weighed_has_the_clips_gradient():
-    case = raw(22)
-    rec = make("rec", scale_by_std=True, importance=True)
-    same(pull(rec, case)[1], pull(make("grpo", **TOKEN), case)[1])
 
 
 def test_rec_keeps_what_lies_in_its_bands():
@@ -128,31 +72,6 @@ def test_dppo_drops_what_has_moved_too_far_in_probability():
     assert bad == [1, 1, 0, 1, 1, 1]
     back = pull(make("dppo", quadratic_coef=0.5), case)[1][:2] - pulled
     same(back, (p / q).log().expand(2, 6), 1 / 48)  # of all tokens, those that are gone too
-
-
-def test_topr_of_its_own_fresh_responses_is_reinforce_and_tapers_unlikely_failures():
-    case = raw(24)
-    topr = pull(make("topr", baseline=0.5), case, policies=fresh)[1]
-    live = torch.arange(6) < case[1].unsqueeze(-1)
-    same(topr[:8], (-(case[2] - 0.5).unsqueeze(-1) * live)[:8] / 8)
-    far = {**case[0], "behaviour_logp": case[0]["logp"] + 20}  # the policy has left them
-    tapered = pull(make("topr", baseline=0.5), (far, *case[1:]))[1]
-    failed = case[2][:8] == 0
-    assert tapered[:8][failed].abs().max() < 1e-7
-    same(tapered[:8][~failed], topr[:8][~failed])
-
-
-def test_topr_drops_failures_without_log_probs_and_keeps_such_successes():
-    case = raw(25)
-    grad = pull(make("topr"), case, online=~OWN)[1]
-    assert ((grad[:8] != 0).any(-1) == (case[2][:8] > 0)).all()
-
-
-def test_covariance_shares_of_nothing_are_what_they_add_to():
-    case, wide = raw(26), {"clip_low": 0.999, "clip_high": 1e9}
-    same(pull(make("kl_cov", share=0.0), case)[1], pull(make("grpo", **{**TOKEN, **wide}), case)[1])
-    narrow = make("clip_cov", share=0.0, clip_low=0.2, clip_high=0.2)
-    same(pull(narrow, case)[1], pull(make("grpo", **TOKEN), case)[1])
 
 
 def test_covariances_pick_the_tokens_that_cost_most_entropy():
@@ -208,21 +127,6 @@ def test_pf_ppo_learns_from_the_best_and_the_worst():
     assert kept[:8].view(2, 4).tolist() == [[False, True, False, True]] * 2
 
 
-def test_apa_starts_along_the_policy_gradient():
-    case, options = raw(32), {"kl_coef": 0.0, "lam": 0.95}
-    apa = pull(make("apa", beta=BETA, **options), case, policies=fresh)[1]
-    same(apa, pull(make("ppo", **options), case, policies=fresh)[1], 2 / BETA)
-
-
-def test_vapo_of_endless_responses_without_imitation_is_ppo():
-    case = raw(33)
-    vapo = make("vapo", length_factor=1e12, imitation_coef=0.0, clip_high=0.2)
-    got, ppo = pull(vapo, case)[1], pull(make("ppo", kl_coef=0.0), case)[1]
-    torch.testing.assert_close(got, ppo, rtol=1e-6, atol=1e-9)
-    imitating = pull(make("vapo", length_factor=1e12, imitation_coef=2.0, clip_high=0.2), case)[1]
-    same(imitating, got + 2 * pull(make("sft"), case)[1])
-
-
 def test_ppo_ewma_is_ppo_on_responses_of_the_average_and_unclipped_if_that_is_the_policy():
     (tensors, *rest), options = raw(38), {"kl_coef": 0.0}
     ewma, ppo = make("ppo_ewma", **options), make("ppo", **options)
@@ -234,21 +138,6 @@ def test_ppo_ewma_is_ppo_on_responses_of_the_average_and_unclipped_if_that_is_th
     unclipped = pull(wide, case)[1]
     assert (unclipped - pull(ppo, case)[1]).abs().max() > 1e-3
     same(pull(ewma, case)[1], unclipped)
-
-
-def test_ppo_ewma_caps_the_ratio_and_leaves_a_gradient():
-    (tensors, *rest), options = raw(39), {"kl_coef": 0.0, "ratio_cap": 1e-6}
-    case = ({**tensors, "proximal_logp": tensors["logp"]}, *rest)
-    free = pull(make("ppo_ewma", kl_coef=0.0), case, policies=fresh)[1]
-    same(pull(make("ppo_ewma", **options), case)[1], free, 1e-6)
-
-
-def test_luffy_without_demonstrations_is_dr_grpo_without_a_clip():
-    case, wide = raw(34), {"clip_low": 0.999, "clip_high": 1e9}
-    luffy = make("luffy", entropy_coef=0.0, constant_length=5)
-    dr_grpo = make("dr_grpo", constant_length=5, **wide)
-    for one, other in zip(pull(luffy, case), pull(dr_grpo, case), strict=True):
-        same(one, other)
 
 
 def test_remixs_weight_of_the_base_falls_by_a_tenth_each_ten_batches():
@@ -295,26 +184,6 @@ def mixed(seed):
     rewards = torch.tensor([0.0, 1.0, 0.0, 1.0] * 3).to(rewards)
     online = torch.tensor([True, False, False, True] * 3)
     return (tensors, lengths, rewards), online, (torch.arange(6) < lengths.unsqueeze(-1)).double()
-
-
-def test_luffy_shapes_the_ratio_of_demonstrations():
-    case, online, live = mixed(35)
-    grad = pull(make("luffy", entropy_coef=0.0, constant_length=5), case, online=online)[1]
-    p = case[0]["logp"].exp()
-    expected = -(1 - 2 / 3) * 0.1 * p / (p + 0.1) ** 2 * live / 5 / 6  # six rows are left
-    same(grad[[1, 5]], expected[[1, 5]])
-    assert not grad[[2, 6]].any()
-
-
-def test_chord_weighs_demonstrations_by_how_undecided_the_policy_is():
-    case, online, live = mixed(36)
-    grad = pull(make("chord", imitation_share=0.25), case, online=online)[1]
-    p = case[0]["logp"].exp()
-    expected = -0.25 * p * (1 - p) * live / live[[1, 5]].sum()
-    same(grad[[1, 5]], expected[[1, 5]])
-    assert not grad[[2, 6]].any()
-    alone = pull(make("grpo", **TOKEN), case, keep=KEEP & online)[1]
-    same(grad[[0, 3, 4, 7]], alone[[0, 3, 4, 7]], 0.75)
 
 
 def test_srft_token_by_token():

@@ -1,6 +1,5 @@
 """What a scale of rewards and the exponent mean to SPO: identities in float64."""
 
-import math
 from typing import get_args
 
 import pytest
@@ -8,8 +7,7 @@ import torch
 
 import algorithms
 from algorithms.base import Batch, PolicyOutput
-from algorithms.spo import LossKind, SPOConfig, soft_value
-from envs.command_line import parse_values
+from algorithms.spo import LossKind, soft_value
 
 BETA, SIZE = 0.3, 4
 SCALES = {"0 to 1": (0.0, 1.0), "-1 to 0": (-1.0, 0.0), "-1 to 1": (-1.0, 1.0)}
@@ -64,45 +62,3 @@ def test_a_scale_of_all_rewards_is_betas(q0):
     widths = {"loss": "advantage", "q0": q0}
     one = pull(-1.0, 1.0, huber_width=0.2, **widths)
     same(one, pull(0.0, 1.0, beta=BETA / 2, huber_width=0.1, **widths), 4.0)
-
-
-def test_without_beta_in_the_exponent_a_scale_of_rewards_is_not_betas():
-    options = {"loss": "cross_entropy", "exponent": "q"}
-    one, other = pull(-1.0, 1.0, **options), pull(0.0, 1.0, beta=BETA / 2, **options)
-    assert (one[1] - other[1]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("exponent", ["q_over_beta", "q"])
-def test_the_target_of_a_failure_is_the_exponential_of_the_range(scale, exponent):
-    """Its slope is 0 where Q = r: at p = e^{−1/β}, with rewards of −1 and 1 at e^{−2/β}.
-
-    Without β in the exponent at e^{−1}, or e^{−2}, whatever β is.
-    """
-    low, high = SCALES[scale]
-    target = math.exp((low - high) / (BETA if exponent == "q_over_beta" else 1.0))
-    spo = algorithms.make("spo", reward_high=high, beta=BETA, exponent=exponent, q0="monte_carlo")
-    kept, zero = torch.ones(3, dtype=torch.bool), torch.zeros(3, 1, dtype=torch.float64)
-    predicted = torch.tensor([target / 2, target, (1 + target) / 2], dtype=torch.float64)
-    q = high + predicted.log() * (BETA if exponent == "q_over_beta" else 1.0)
-    rewards = torch.full((3,), low, dtype=torch.float64)
-    batch = Batch(kept.unsqueeze(-1), rewards, kept, kept, 1, ref_logp=zero, q0=q)
-    logp = zero.clone().requires_grad_(True)
-    spo.loss(PolicyOutput(logp=logp, entropy=logp), batch)[0].backward()
-    slope = (predicted - target) / (1 - predicted)
-    unit = 1.0 if exponent == "q_over_beta" else BETA  # d log q / d S
-    torch.testing.assert_close(logp.grad.flatten() * 3, slope * unit)
-
-
-def test_beta_still_weighs_the_log_ratio_where_the_exponent_is_without_it():
-    """exp(Q − r_max) with β = 1 is the usual form; with another β it is another loss."""
-    usual, other = (pull(0.0, 1.0, beta=1.0, exponent=e) for e in ("q_over_beta", "q"))
-    same(usual, other)
-    usual, other = (pull(0.0, 1.0, beta=BETA, exponent=e) for e in ("q_over_beta", "q"))
-    assert (usual[1] - other[1]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("loss", sorted({*get_args(LossKind)} - {"cross_entropy"}))
-def test_an_exponent_without_a_probability_is_refused(loss):
-    with pytest.raises(ValueError, match=f"exponent=q with loss={loss}.*use loss=cross_entropy"):
-        parse_values(SPOConfig, {"exponent": "q", "loss": loss}, "algo")

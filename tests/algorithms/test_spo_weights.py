@@ -7,7 +7,6 @@ are those of the table in docs/guide/algorithms.md.
 import functools
 from pathlib import Path
 
-import pytest
 import torch
 
 import algorithms
@@ -86,25 +85,6 @@ def weighed(**options):
     gradient, slopes, accepted = pulls("spo", **options)
     share = (slopes[~accepted].abs().sum() / slopes.abs().sum()).item()
     return share, cosine(gradient, direction("raft")), cosine(gradient, direction("rloo"))
-
-
-def test_with_the_groups_value_a_small_beta_is_maximum_likelihood_of_successes():
-    cases = {b: weighed(beta=b, q0="group", loss="cross_entropy") for b in BETAS}
-    shares, likelihoods = ([cases[b][i] for b in BETAS] for i in (0, 1))
-    assert shares == sorted(shares) and likelihoods == sorted(likelihoods, reverse=True)
-    assert shares[0] < 1e-4 and likelihoods[0] > 0.9999
-    assert shares[1] < 0.01 and likelihoods[1] > 0.999
-
-
-@pytest.mark.parametrize("beta", BETAS)
-def test_the_squared_loss_with_the_groups_value_is_leave_one_out_at_the_reference(beta):
-    assert weighed(beta=beta, q0="group", loss="squared")[2] == pytest.approx(1, abs=1e-9)
-
-
-def test_with_the_references_value_failures_weigh_as_much_as_successes_at_any_beta():
-    """An exact Q̂_0 predicts q = p + (1 − p) e^{−1/β}, and the slopes of all responses add to 0."""
-    for beta in BETAS:
-        assert weighed(beta=beta, q0="monte_carlo", loss="cross_entropy")[0] > 0.4
 
 
 def test_the_guides_table_is_what_is_measured_here():

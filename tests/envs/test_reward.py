@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from envs.command_line import parse_values
 from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig, RewardError, conciseness_reward, length_penalty, reward
 
@@ -26,25 +25,12 @@ def test_binary_pays_only_accepted(verdict):
     assert reward(ACCEPTED, RewardConfig()) == 1.0
 
 
-def test_range_is_the_tasks():
-    config = RewardConfig(low=-1.0, high=3.0)
-    assert reward(ACCEPTED, config) == 3.0
-    assert reward(HALF, config) == -1.0
-
-
 def test_fraction_is_the_share_of_tests_within_the_range():
     config = RewardConfig(kind="fraction", low=-1.0, high=1.0)
     assert reward(ACCEPTED, config) == 1.0
     assert reward(HALF, config) == 0.0
     assert reward(UNPARSABLE, config) == -1.0
     assert reward(NO_PROGRAM, config) == -1.0
-
-
-def test_shaped_charges_for_no_program_and_only_for_that():
-    config = RewardConfig(kind="shaped", no_program_penalty=0.25)
-    assert reward(NO_PROGRAM, config) == -0.25
-    assert reward(UNPARSABLE, config) == 0.0
-    assert reward(HALF, config) == 0.5
 
 
 @pytest.mark.parametrize("kind", ["binary", "fraction", "shaped"])
@@ -59,11 +45,6 @@ def test_a_share_of_tests_needs_all_of_them(kind):
         reward(judged(Verdict.WRONG_ANSWER, passed=1, run=2), RewardConfig(kind=kind))
     assert RewardConfig(kind=kind).needs_all_tests
     assert not RewardConfig().needs_all_tests
-
-
-def test_a_penalty_is_no_gift():
-    with pytest.raises(ValueError, match=r"reward\.no_program_penalty=-1; it must be at least 0"):
-        parse_values(RewardConfig, {"no_program_penalty": -1}, "reward")
 
 
 @pytest.mark.parametrize(

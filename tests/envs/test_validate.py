@@ -3,16 +3,11 @@
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pandas
 import pytest
 
-from envs.judge.verdict_cache import VerdictLog
 from envs.tasks import open_task
 from envs.tasks.stored import content_digests
 from envs.tasks.task_cli import task_config
@@ -107,13 +102,6 @@ def test_nothing_judged_is_no_success(rows, tmp_path, capsys, columns, said):
     assert said in capsys.readouterr().out
 
 
-def test_filters_apply(rows, tmp_path, capsys):
-    path = rows(row([RIGHT], [WRONG]), row([WRONG], [], cf_tags=["math"]))
-    status, lines = validate(path, tmp_path, "task.filter.tags=[Math]")
-    assert status == 0 and [line["verdict"] for line in lines] == ["WRONG_ANSWER"]
-    assert "  not of task.filter.tags: 1\n" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -148,36 +136,6 @@ def test_what_was_judged_is_not_judged_again(rows, tmp_path, capsys):
     assert third == second and "3 verdicts were known from" in capsys.readouterr().out
 
 
-def test_other_tests_are_judged_anew(rows, tmp_path, capsys):
-    validate(rows(row([RIGHT], [])), tmp_path)
-    more = {"input": ["5\n", "9\n"], "output": ["6\n", "11\n"]}
-    _, lines = validate(rows(row([RIGHT], [], private_tests=more)), tmp_path)
-    assert [line["verdict"] for line in lines] == ["ACCEPTED", "WRONG_ANSWER"]
-    assert "were known" not in capsys.readouterr().out
-
-
-@pytest.mark.slow  # two processes; what a file of verdicts holds is tested without a kill
-def test_a_killed_validation_goes_on(tmp_path):
-    slow = f"for _ in range(10**6): pass\n{RIGHT}"
-    programs = [f"{slow}\n# {i}" for i in range(40)]
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps(row(programs, [])))
-    out = tmp_path / "out.jsonl"
-    command = [sys.executable, "-m", "envs.validate", "task=code_contests", f"task.path={path}"]
-    command += ["sandbox=embedded", f"out={out}", "cheap=false"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    while not out.exists() or out.read_bytes().count(b"\n") < 4:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    before = out.read_bytes().count(b"\n")
-    assert 4 <= before < 40
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert sorted(line["index"] for line in lines) == list(range(40))
-    assert f"{before} verdicts were known" in done.stdout
-
-
 def test_a_file_of_something_else_is_not_overwritten(rows, tmp_path, capsys):
     out = tmp_path / "out.jsonl"
     arguments = [f"task.path={rows(row([RIGHT], []))}", "sandbox=embedded", f"out={out}"]
@@ -186,14 +144,6 @@ def test_a_file_of_something_else_is_not_overwritten(rows, tmp_path, capsys):
         assert main(["task=code_contests", *arguments]) == 2
         assert "not a file of envs.validate" in capsys.readouterr().err
         assert out.read_text() == text
-
-
-def test_two_validations_do_not_write_to_one_file(rows, tmp_path, capsys):
-    out = tmp_path / "out.jsonl"
-    arguments = [f"task.path={rows(row([RIGHT], []))}", "sandbox=embedded", f"out={out}"]
-    with VerdictLog(out, "1"):
-        assert main(["task=code_contests", *arguments]) == 2
-    assert "another process writes to this file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -331,18 +281,3 @@ def test_real_programs_are_judged_as_the_data_say(tmp_path, task, name, first, r
         and (line["verdict"] == "ACCEPTED") != (line["kind"] == "solution")
     ]
     assert odd == []
-
-
-@needs_data
-@pytest.mark.slow
-def test_the_float_and_case_rules_recover_what_an_exact_judge_rejects(tmp_path):
-    out = tmp_path / "out.jsonl"
-    path = DATA / "taco_special_judge.jsonl"
-    where = ["task=taco", f"task.path={path}", f"out={out}", "cheap=false"]
-    assert main([*where, "sandbox=embedded"]) == 0
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    marked = [line for line in lines if line["needs_checker"]]
-    recovered = [line for line in lines if line["verdict"] == "ACCEPTED"]
-    rejected = [line["problem"] for line in lines if line not in marked + recovered]
-    # 00005's own program prints YES for Yes, and its statement does not allow that
-    assert (len(lines), len(marked), len(recovered)) == (60, 42, 17) and rejected == ["taco/00005"]

@@ -4,15 +4,14 @@ import json
 
 import pytest
 
-from envs.judge.extract import extract_program
 from envs.tasks import open_task
 from envs.tasks.config import FilesConfig, FilterConfig, TaskConfig
-from envs.tasks.stored import StoredProblems, statement_hash
+from envs.tasks.stored import statement_hash
 from envs.tasks.task import SPLITS
 from envs.tasks.task_cli import task_config
 from experiments.config.composition import config_of
 from experiments.errors import UserError
-from tests.envs.tasks.contest_rows import codeforces, livecodebench, taco_verified
+from tests.envs.tasks.contest_rows import codeforces, livecodebench
 from tests.envs.tasks.dataset_rows import (
     code_contests_row,
     config,
@@ -31,15 +30,6 @@ def test_one_file_is_split_without_overlap_and_the_same_every_time(tmp_path):
     assert 20 < len(task.test) < 60 and 5 < len(task.tune) < 40 and 5 < len(task.choose) < 40
     assert len({problem.name for problem in every_problem(task)}) == 200
     assert task.data_hash == again.data_hash
-
-
-def test_more_rows_move_no_problem_to_another_split(tmp_path):
-    few = open_task(config("taco", write(tmp_path / "a.jsonl", [taco_row(i) for i in range(60)])))
-    rows = [taco_row(i) for i in reversed(range(120))]
-    many = open_task(config("taco", write(tmp_path / "b.jsonl", rows)))
-    for split in SPLITS:
-        there = {problem.statement for problem in getattr(many, split)}
-        assert {problem.statement for problem in getattr(few, split)} <= there
 
 
 def test_a_folder_brings_its_own_splits(tmp_path):
@@ -137,14 +127,6 @@ def test_problems_whose_reward_pays_a_table_or_a_constant_are_not_trained_on(tmp
     assert len(everything.train) == 44 and not everything.left_out
 
 
-def test_answers_that_are_no_programs_need_no_hidden_tests(tmp_path):
-    write(tmp_path / "train-0.jsonl", [weak_row(i, ["a\n"]) for i in range(9)])
-    write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(20, 40)])
-    numbers = "envs.tasks.sums.FirstInteger"
-    assert len(open_task(config("taco", str(tmp_path), environment=numbers)).train) == 9
-    assert len(open_task(config("taco", str(tmp_path))).train) == 0
-
-
 def test_a_validation_split_is_halved_by_the_statement(tmp_path):
     write(tmp_path / "train-0.jsonl", [taco_row(i) for i in range(30)])
     write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(30, 90)])
@@ -178,15 +160,6 @@ def test_a_problem_stays_in_the_last_of_the_splits_that_have_it(tmp_path):
     kept = names(every_problem(task))
     for pair in task.decontaminated:
         assert pair["problem"] not in kept and pair["other_problem"] in kept
-
-
-def test_an_offline_program_is_what_the_judge_will_extract(tmp_path):
-    file = write(tmp_path / "rows.jsonl", [taco_row(0)])
-    task = open_task(config("taco", file))
-    (problem,) = every_problem(task)
-    response = task.response(problem.solutions[0])
-    assert "in one ```python block" in task.prompt(problem) and response.startswith("```python\n")
-    assert extract_program(response) == "print(input())"
 
 
 @pytest.mark.parametrize(
@@ -235,17 +208,6 @@ def test_an_unknown_published_split_is_refused_by_name(tmp_path):
     file = write(tmp_path / "mbpp.jsonl", [mbpp_row(11)])
     with pytest.raises(ValueError, match=r"task\.split_of=.*returned 'dev' for mbpp/11"):
         open_task(config("mbpp", file, split_of=f"{__name__}.odd_split"))
-
-
-def test_problems_are_a_sequence_that_reads_what_it_is_asked_for(tmp_path):
-    task = open_task(config("taco", write(tmp_path / "r.jsonl", [taco_row(i) for i in range(60)])))
-    assert isinstance(task.train, StoredProblems)
-    assert task.train[0] == task.train[0] and task.train[-1] == list(task.train)[-1]
-    assert list(task.train[1:4]) == list(task.train)[1:4]
-    light = next(task.train.without_tests())
-    assert light.statement == task.train[0].statement and light.tests == light.solutions == ()
-    with pytest.raises(IndexError):
-        task.train[len(task.train)]
 
 
 # Keys that choose problems.
@@ -357,13 +319,6 @@ def test_a_quality_table_that_is_none_is_refused(plain, tmp_path, name, text, sa
     assert f"task.quality={tmp_path / name}" in str(error.value) and said in str(error.value)
 
 
-def test_the_date_of_another_data_set(tmp_path):
-    rows = [taco_verified(i, date=f"201{i}-01-01") for i in range(8)]
-    file = write(tmp_path / "r.jsonl", rows)
-    task = open_task(config("taco_verified", file, date_to="2015-06-01"))
-    assert len(every_problem(task)) == 6
-
-
 # Data sets for evaluation only.
 
 
@@ -376,15 +331,6 @@ def test_no_run_trains_on_a_data_set_for_evaluation(tmp_path, dated):
         open_task(config("livecodebench", str(tmp_path), files=FilesConfig()))
     task = open_task(config(*dated))
     assert [len(split) for split in task.splits().values()] == [0, 0, 0, 25]
-
-
-def test_a_release_is_a_set_of_files(tmp_path):
-    for number, name in enumerate(("test", *(f"test{i}" for i in range(2, 7)))):
-        write(tmp_path / f"{name}.jsonl", [livecodebench(number)])
-    for path in (str(tmp_path), f"file://{tmp_path}"):
-        for name, count in (("livecodebench", 6), ("livecodebench_v5", 5)):
-            found = {p.name.partition("@")[0] for p in open_task(config(name, path)).test}
-            assert len(found) == count and ("livecodebench/abc5_a" in found) == (count == 6)
 
 
 # Several data sets as one task.

@@ -13,7 +13,7 @@ from envs.tasks import open_task
 from envs.tasks.loaders.functions import mbpp
 from envs.tasks.parsers import SkipRow
 from envs.tasks.prompts import DefaultPrompt
-from tests.envs.tasks.dataset_rows import config, every_problem, load_problems
+from tests.envs.tasks.dataset_rows import config, load_problems
 
 HUMANEVAL = [
     {
@@ -28,31 +28,12 @@ HUMANEVAL = [
         "    assert candidate([-3.0]) == [-1.5]\n",
     },
     {
-        "task_id": "HumanEval/901",
-        "prompt": 'def helper(n):\n    return n % 7\n\ndef power_left(n, m):\n    """What 2 to the '
-        'power n leaves when divided by m.\n    """\n',
-        "canonical_solution": "    return pow(2, n, m)\n",
-        "entry_point": "power_left",
-        "test": "def check(candidate):\n\n    # small ones\n"
-        "    assert candidate(3, 5) == 3, 'one'\n"
-        "    assert True, 'This prints if this assert fails'\n\n    # a large one\n"
-        "    assert candidate(10**6, 97) == 61\n",
-    },
-    {
         "task_id": "HumanEval/902",
         "prompt": 'def extremes(items):\n    """Smallest and largest item as a tuple."""\n',
         "canonical_solution": "    return (min(items), max(items)) if items else (None, None)\n",
         "entry_point": "extremes",
         "test": "def check(candidate):\n    assert candidate([3, 1, 2]) == (1, 3)\n"
         "    assert candidate([]) == (None, None)\n",
-    },
-    {
-        "task_id": "HumanEval/903",
-        "prompt": 'def mean(items):\n    """The mean."""\n',
-        "canonical_solution": "    return sum(items) / len(items)\n",
-        "entry_point": "mean",
-        "test": "def check(candidate):\n    assert abs(candidate([1.0, 2.0]) - 1.5) < 1e-6\n"
-        "    assert abs(candidate([1, 1, 2]) - 4.0/3.0) < 1e-6\n",
     },
 ]
 MBPP = [
@@ -80,22 +61,6 @@ MBPP = [
         ],
     },
     {
-        "task_id": 992,
-        "text": "Write a function to pair each name with its length.",
-        "code": "def lengths(names):\n    return {n: len(n) for n in names}",
-        "test_list": ["assert lengths(['a', 'bc']) == {'a': 1, 'bc': 2}"],
-        "test_setup_code": "",
-        "challenge_test_list": [],
-    },
-    {
-        "task_id": 993,
-        "text": "Write a function to add two tuples.",
-        "code": "def add(a, b):\n    return a + b",
-        "test_list": ["assert add((1,), (2,)) == (1, 2)"],
-        "test_setup_code": "",
-        "challenge_test_list": [],
-    },
-    {
         "task_id": 995,
         "text": "Write a function to find the distinct items, in any order.",
         "code": "def distinct(items):\n    return set(items)",
@@ -114,14 +79,10 @@ MBPP = [
 ]
 WRONG = {
     "humaneval/HumanEval/900": "def halves(values):\n    return [value // 2 for value in values]",
-    "humaneval/HumanEval/901": "def power_left(n, m):\n    return 2 * n % m",
     "humaneval/HumanEval/902": "def extremes(items):\n"
     "    return [min(items), max(items)] if items else (None, None)",
-    "humaneval/HumanEval/903": "def mean(items):\n    return sum(items) // len(items)",
     "mbpp/990": "def same_backwards(word):\n    return word[0] == word[-1]",
     "mbpp/991": "def area(a):\n    return 3.14 * a * a / 4",
-    "mbpp/992": "def lengths(names):\n    return [len(n) for n in names]",
-    "mbpp/993": "def add(a, b):\n    return [*a, *b]",
     "mbpp/995": "def distinct(items):\n    return sorted(set(items))",
 }
 
@@ -179,25 +140,6 @@ def test_prompts_say_everything_once(load_rows):
     assert 'For example:\n```python\nassert same_backwards("noon") == True\n```' in text
     assert "moon" not in text
     assert problem.samples == (problem.tests[0],)
-
-
-@pytest.mark.parametrize(("name", "rows"), [("humaneval", HUMANEVAL), ("mbpp", MBPP)])
-def test_as_tasks(name, rows, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    many = [
-        row | {"task_id": f"{row['task_id']}/{i}"} | {k: f"# {i}\n{row[k]}" for k in changed}
-        for i in range(12)
-        for row in rows
-        if (changed := {"prompt", "text"} & set(row))
-    ]
-    file = tmp_path / "rows.parquet"
-    pandas.DataFrame(many).to_parquet(file)
-    kept = {"decontaminate": False, "min_hidden_tests": 0, "split_of": None}
-    task = open_task(config(name, str(file), **kept))
-    found = every_problem(task)
-    assert len(found) + task.left_out.total() == task.rows_read == len(many)
-    assert len(found) == 12 * sum(row_name.startswith(name) for row_name in WRONG)
-    assert all(problem.checker == "assert" and problem.solutions for problem in found)
 
 
 def test_humaneval_on_the_hub_is_a_test_set(tmp_path):

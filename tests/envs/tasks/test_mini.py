@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 from collections import Counter
-from dataclasses import replace
 from functools import lru_cache
 
 import pytest
@@ -20,7 +18,6 @@ from envs.tasks.mini.problems import (
     TIERS,
     compositions,
     passes,
-    run_own,
 )
 from tests.selection import all_but_slow
 
@@ -38,13 +35,6 @@ SHA256 = {
         "test": "03c45db62e79b18aaec09e4bc73f8f17e3dd6d58fdc44b5f8ef3329a656c77fb",
     },
 }
-# of the splits of the version with three of them, which called choose's problems test
-EARLIER_SHA256 = {
-    "validation": "d546e92bae79295c6458d0e06b435ae10cef3ab55183037dda3980b5ca76a3ff",
-    "test": "68a4db2e227f50477b19e5cd1ba81b3a9d2da7eab922900c96a63ae1f264b8df",
-}
-
-
 DEFAULT_SIZES = {"train": 512, "tune": 60, "choose": 120, "test": 200}
 # of the loads here; a longer problem takes longer to build, so fewer are loaded
 SIZES = {"mini": DEFAULT_SIZES, "mini_long": dict.fromkeys(DEFAULT_SIZES, 21)}
@@ -74,19 +64,9 @@ def _sha256(problems: tuple[Problem, ...]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _renamed(split: str, earlier: str) -> tuple[Problem, ...]:
-    names = [p.name.replace(f"mini/{split}/", f"mini/{earlier}/") for p in _load(split)]
-    return tuple(replace(p, name=name) for p, name in zip(_load(split), names, strict=True))
-
-
 @every_set
 def test_the_same_bytes_everywhere(name: str):
     assert {split: _sha256(_load(split, name)) for split in DEFAULT_SIZES} == SHA256[name]
-
-
-def test_tune_is_the_earlier_validation_split_and_choose_the_earlier_test_split():
-    earlier = {"validation": _renamed("tune", "validation"), "test": _renamed("choose", "test")}
-    assert {split: _sha256(problems) for split, problems in earlier.items()} == EARLIER_SHA256
 
 
 def test_every_composition_of_the_earlier_test_problems_is_in_choose(monkeypatch):
@@ -105,11 +85,6 @@ def test_every_composition_of_the_earlier_test_problems_is_in_choose(monkeypatch
         assert composition not in compositions(MINI, family, "test")
 
 
-def test_seed_and_size_decide():
-    assert mini.load("train", 30, seed=1) == mini.load("train", 30, seed=1)
-    assert mini.load("train", 30, seed=1) != mini.load("train", 30, seed=2)
-
-
 @every_set
 def test_families_and_tiers_are_spread_evenly(name: str):
     for split in ("train", "tune", "choose"):
@@ -118,14 +93,6 @@ def test_families_and_tiers_are_spread_evenly(name: str):
         assert max(tiers.values()) - min(tiers.values()) <= len(families)
         assert set(families) == {family.name for family in PROBLEM_SETS[name].families}
         assert max(families.values()) - min(families.values()) <= len(TIERS)
-
-
-def test_test_has_every_family_and_tier_but_easy_grids():
-    """Choose has the seven compositions of easy grids that are not in train or tune."""
-    cells = Counter((p.tags[0], p.difficulty) for p in _load("test"))
-    every = {(family.name, tier) for family in MINI.families for tier in TIERS}
-    assert every - set(cells) == {("grids", "easy")}
-    assert min(cells.values()) >= 4
 
 
 @every_set
@@ -156,36 +123,6 @@ def test_right_programs_pass_and_wrong_ones_fail(name: str):
         assert not any(passes(program, problem.tests) for program in problem.incorrect_solutions)
 
 
-@every_set
-def test_solutions_differ_in_structure_and_wrong_ones_abound(name: str):
-    for problem in _every_split(name):
-        assert len({ast.dump(ast.parse(program)) for program in problem.solutions}) >= 4
-        assert len(problem.incorrect_solutions) >= 3
-        assert 6 <= len(problem.tests) <= 10
-
-
-@every_set
-def test_no_constant_answer_passes_half_of_the_tests(name: str):
-    for problem in _every_split(name):
-        answers = Counter(tuple(test.output.split()) for test in problem.tests)
-        assert max(answers.values()) * 2 <= len(problem.tests)
-
-
-@pytest.mark.slow  # longer problems take longer to build
-def test_longer_programs_have_five_parts_or_more_loops_and_conditions():
-    """Loops are over inputs, so that every program, right or wrong, ends."""
-    for family in MINI_LONG.families:
-        assert len(family.slots) >= 5
-    for problem in _every_split("mini_long"):
-        for program in problem.solutions + problem.incorrect_solutions:
-            nodes = list(ast.walk(ast.parse(program)))
-            loops = sum(isinstance(node, ast.For | ast.comprehension) for node in nodes)
-            conditions = sum(isinstance(node, ast.If) for node in nodes)
-            assert loops >= 1
-            assert loops + conditions >= 3
-            assert not any(isinstance(node, ast.While) for node in nodes)
-
-
 CELLS = dict(next(family for family in MINI_LONG.families if family.name == "cells").slots)
 RESULTS, TOTALS = CELLS["outer"], CELLS["inner"]
 
@@ -199,21 +136,9 @@ def test_right_forms_of_a_part_agree_on_negative_values_and_the_empty_list(part:
         assert len({str(answer) for answer in answers}) == 1, (values, part.right)
 
 
-@pytest.mark.slow  # builds 892 problems
-def test_longer_problems_can_be_built_at_the_default_sizes():
-    for split, size in DEFAULT_SIZES.items():
-        assert len(mini.load(split, size, name="mini_long")) == size
-
-
 def test_prompt_shows_statement_and_sample_and_no_hidden_test():
     problem = _load("test")[0]
     shown = problem.samples[0]
     assert mini.prompt(problem) == (
         f"{problem.statement}\nin:\n{shown.input.rstrip()}\nout:\n{shown.output.rstrip()}"
     )
-
-
-def test_own_runner_prints_like_python():
-    assert run_own("print(*[1,2],sep='-')\nprint(int(input())+1)", "4\n") == "1-2\n5\n"
-    with pytest.raises(EOFError):
-        run_own("input();input()", "4\n")

@@ -122,13 +122,6 @@ def test_a_case_without_its_output_is_named():
     assert of(row | {"f": "add"}, fn_name="f", **cases).tests[1] == Test("[]", "null")
 
 
-def test_a_row_without_a_column_says_which():
-    with pytest.raises(SkipRow, match=r"^nothing in outs$"):
-        of({"question": "Q", "ins": ["1\n"]})
-    with pytest.raises(SkipRow, match=r"^question is not a text$"):
-        of({"question": 5, "ins": ["1\n"], "outs": ["1\n"]})
-
-
 ROWS = [
     {"question": f"Print {i} ones.", "ins": ["1\n"], "outs": [f"{i}\n"]}
     | {"tests": [{"in": "1\n"}], "limit": None}

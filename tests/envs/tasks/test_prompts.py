@@ -13,13 +13,6 @@ from tests.envs.tasks.dataset_rows import config, every_problem, taco_row, write
 SAMPLE = Test("3 4\n", "7\n")
 
 
-def test_samples_that_the_statement_lacks_are_shown():
-    text = DefaultPrompt()(Problem("p", "Print a + b.", (SAMPLE,), (SAMPLE,)))
-    assert "standard input" in text and "Print a + b." in text
-    assert "Sample input 1:\n```\n3 4\n```\nSample output 1:\n```\n7\n```" in text
-    assert text.endswith("```python block.")
-
-
 def test_samples_that_the_statement_shows_are_not_shown_again():
     statement = "Print a + b.\n\nInput\n\n3 4\n\nOutput\n\n7"
     text = DefaultPrompt()(Problem("p", statement, (SAMPLE,), (SAMPLE,)))
@@ -144,12 +137,6 @@ def test_a_template_that_is_no_file_is_said(tmp_path):
     for name, why in {"none": "No such file", "": "Is a directory", "latin": "not UTF-8"}.items():
         with pytest.raises(ValueError, match=f"task.prompt={tmp_path / name}: .*{why}"):
             open_task(config("mini", None, prompt=str(tmp_path / name)))
-
-
-def test_a_template_that_fails_on_a_problem_names_it(template):
-    prompt = PromptTemplate(template("{{ samples[3].input }}"), "task.prompt")
-    with pytest.raises(ValueError, match=r"^task.prompt=.*: for p, UndefinedError: "):
-        prompt(Problem("p", "Add.", (SAMPLE,), (SAMPLE,)))
 
 
 def test_examples_are_answered_as_the_task_asks_for_answers(tmp_path):

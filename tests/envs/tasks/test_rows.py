@@ -20,14 +20,12 @@ from envs.tasks.parsers import stdin_tests
 from envs.tasks.rows import Converter, SizeLimits, converted, find_files, read_rows
 from tests.envs.tasks import contest_rows
 from tests.envs.tasks.dataset_rows import (
-    DATA,
     code_contests_row,
     config,
     converter_of,
     every_problem,
     load_problems,
     names,
-    needs_data,
     taco_row,
     write,
 )
@@ -84,16 +82,6 @@ def test_the_layout_of_the_hub_gives_the_problems_of_its_files(hub):
 
     for split in ("train", "tune", "choose", "test"):
         assert known(getattr(streamed, split)) == known(getattr(from_files, split))
-
-
-def test_a_crossing_reads_only_the_splits_that_it_uses(hub):
-    (hub / "taco" / "ALL" / "train-00000-of-00002.parquet").write_bytes(b"never read")
-    (hub / "code_contests" / "data" / "test-00000-of-00001.parquet").write_bytes(b"never read")
-    paths = {"path": f"file://{hub}/code_contests", "test_path": f"file://{hub}/taco"}
-    task = open_task(config("paper", **paths))
-    sizes = [len(split) for split in (task.train, [*task.tune, *task.choose], task.test)]
-    assert sizes == [9, 1, 10]
-    assert all(problem.name.startswith("taco/") for problem in task.test)
 
 
 def test_a_json_array_is_read_item_by_item(tmp_path, monkeypatch):
@@ -272,30 +260,3 @@ def test_what_a_loader_gets_wrong_costs_its_row_and_no_more(tmp_path):
         "an expected value is not JSON": 1,
         "a column cannot be read (AssertionError)": 1,
     }
-
-
-@needs_data
-@pytest.mark.parametrize(
-    ("task", "name", "problems", "skipped"),
-    [
-        ("taco", "taco_stdin", 400, {}),
-        ("taco", "taco_special_judge", 60, {}),
-        ("taco", "taco_call_based_no_tests", 0, {"no tests": 25}),
-        ("code_contests", "code_contests_test", 100, {}),
-        ("code_contests", "code_contests_train", 10, {}),
-        ("code_contests", "code_contests_olympiad", 20, {}),
-        ("apps", "apps_stdin_with_wrong", 24, {}),
-    ],
-)
-def test_real_rows(task, name, problems, skipped):
-    found, reasons = load_problems(task, DATA / f"{name}.jsonl")
-    assert (len(found), reasons) == (problems, skipped)
-    assert len({problem.name for problem in found}) == problems
-
-
-@needs_data
-def test_nearly_all_special_judge_problems_are_recognised():
-    found, _ = load_problems("taco", DATA / "taco_special_judge.jsonl")
-    exact = [problem.name for problem in found if problem.checker == "tokens"]
-    # Its statement gives no sign that another case is right, too.
-    assert exact == ["taco/00005"]

@@ -46,10 +46,11 @@ def test_a_group_of_one_never_has_a_spread():
 def test_a_group_in_which_the_judge_failed_is_left_out_whole():
     rollouts = rollouts_of(PROBLEMS, lambda *_: 1, *PAIRS)
     answers = rollouts.responder.respond
-    broken = lambda *given: (
-        [],
-        [replace(s, reward=None) if i == 1 else s for i, s in enumerate(answers(*given)[1])],
-    )
+
+    def broken(*given):
+        first, second, *rest = answers(*given)[1]
+        return [], [first, replace(second, reward=None), *rest]
+
     rollouts.responder.respond = broken
     assert [s.reward for s in rollouts.collect(1)] == [1.0, 1.0]
 

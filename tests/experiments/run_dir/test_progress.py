@@ -8,7 +8,6 @@ from rich.console import Console
 
 from experiments.run_dir import progress
 from experiments.run_dir.activity import Activity, duration
-from experiments.run_dir.ledger import Ledger
 from experiments.run_dir.progress import Display
 
 ROW = {"generated_tokens": 640, "reward_mean": 0.25}
@@ -36,15 +35,6 @@ def test_an_activity_counts_what_is_written_judged_and_drawn():
     assert "64/64" in activity.text()
 
 
-def test_the_ledgers_phases_are_the_activity_and_the_outer_one_comes_back():
-    ledger = Ledger()
-    with ledger.phase("train"):
-        with ledger.phase("reference"):
-            assert ledger.activity.text() == "scoring with the reference"
-        assert ledger.activity.text() == "learning"
-    assert ledger.activity.text() == ""
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0.2, "0 s"), (99, "99 s"), (100, "2 min"), (5940, "99 min"), (7500, "2 h 5 min")],
@@ -58,7 +48,7 @@ def terminal(monkeypatch, width):
     display, told = Display(40), io.StringIO()
     console = Console(file=told, force_terminal=True, width=width, highlight=False)
     display.console = console
-    display.bars = progress.Bars(display._line, console, enabled=True)
+    display.bars = progress.Bars(display._line, console)
     display.training = display.bars.add_task("training", total=40, note="")
     return display, console
 
@@ -66,7 +56,7 @@ def terminal(monkeypatch, width):
 @pytest.mark.parametrize("width", [80, 140])
 def test_a_terminal_shows_bar_activity_and_time_left_in_whole_lines(monkeypatch, width):
     display, console = terminal(monkeypatch, width)
-    display.evaluated(0, {1: 0.058, 10: 0.242}, None)
+    display.evaluated("evaluation", {1: 0.058, 10: 0.242}, None, main=True)
     display.step(3, ROW, seconds=20.0)
     display.activity.begin("writing")
     display.activity.expect(64, "responses")
@@ -81,13 +71,12 @@ def test_a_terminal_shows_bar_activity_and_time_left_in_whole_lines(monkeypatch,
     assert len(lines) == 2 if width == 140 else len(lines) <= 3
 
 
-@pytest.mark.parametrize("temperature", [None, 0.5])
-def test_eighty_columns_show_whole_counts_beside_an_evaluation(monkeypatch, temperature):
+def test_eighty_columns_show_whole_counts_beside_an_evaluation(monkeypatch):
     display, console = terminal(monkeypatch, 80)
     display.bars.update(display.training, total=200)
-    display.evaluated(0, {1: 0.058}, None)
+    display.evaluated("evaluation", {1: 0.058}, None, main=True)
     display.step(100, ROW | {"generated_tokens": 42_100}, seconds=35.0)
-    display.evaluating(100, 2400, temperature)
+    display.evaluating("evaluation at step 100", 2400)
     with console.capture() as capture:
         console.print(display.bars.make_tasks_table(display.bars.tasks))
     training, evaluation = capture.get().rstrip("\n").split("\n")
@@ -97,12 +86,12 @@ def test_eighty_columns_show_whole_counts_beside_an_evaluation(monkeypatch, temp
 
 def test_the_last_bar_has_the_last_evaluations_score(monkeypatch):
     display, _ = terminal(monkeypatch, 140)
-    display.evaluated(0, {1: 0.058}, None)
+    display.evaluated("a", {1: 0.058}, None, main=True)
     display.step(40, ROW, seconds=1.0)
-    display.evaluated(40, {1: 0.414}, None)
+    display.evaluated("b", {1: 0.414}, None, main=True)
     [task] = display.bars.tasks
     assert "pass@1 0.414" in task.fields["note"]
-    display.evaluated(40, {1: 0.3}, None, temperature=1.0)  # a further one has a line of its own
+    display.evaluated("c", {1: 0.3}, None, main=False)  # it has a line of its own
     assert "pass@1 0.414" in task.fields["note"]
 
 

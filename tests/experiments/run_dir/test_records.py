@@ -3,21 +3,19 @@
 import errno
 import json
 import os
-from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from experiments.config.resume import is_finished
 from experiments.errors import UserError
+from experiments.run_dir import checkpoints
 from experiments.run_dir.records import Records
-from tests.compose import options_of, run_config
+from tests.experiments.compose import config as config_of
 
 
 @pytest.fixture
 def config(tmp_path):
-    return run_config(algo=options_of("spo", name="spo"), output_dir=str(tmp_path))
+    return config_of("algo=spo", f"output_dir={tmp_path}")
 
 
 def test_two_runs_of_the_same_second_have_folders_of_their_own(config):
@@ -54,31 +52,18 @@ def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_costs_neither_rows_nor_the_last_word(config, monkeypatch):
-    records = Records(config)
-    records.step({"step": 1, "reward_mean": 0.5})
-    monkeypatch.setattr(Path, "replace", full)
-    monkeypatch.setattr(Path, "write_text", full)
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
-    with pytest.raises(OSError, match="No space"):
-        records.describe(more="facts")
-    size = (records.folder / "run.json").stat().st_size
-    records.finish("failed", "the disk is full" * 30)
-    assert (records.folder / "run.json").stat().st_size == size  # not a byte more was needed
-    info = json.loads((records.folder / "run.json").read_text())
-    assert (info["status"], info["error"]) == ("failed", "the disk is full" * 30)
-    assert json.loads((records.folder / "metrics.jsonl").read_text())["step"] == 1
-    assert not list(records.folder.glob(".*"))
-
-
-def test_a_finished_run_whose_metrics_cannot_be_written_has_failed(config, monkeypatch):
+def test_a_full_disk_costs_no_rows(config, monkeypatch):
     records = Records(config)
     records.step({"step": 1, "reward_mean": 0.5})
     monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
     with pytest.raises(OSError, match="No space"):
         records.finish("finished")
-    assert json.loads((records.folder / "run.json").read_text())["status"] == "failed"
-    assert (records.folder / "metrics.jsonl").exists()
+    records.finish("failed", "the disk is full")
+    assert json.loads((records.folder / "metrics.jsonl").read_text())["step"] == 1
+    assert not list(records.folder.glob(".*"))
+    monkeypatch.undo()
+    resumed = Records(config, records.folder, 1)
+    assert resumed.metrics == [{"step": 1, "reward_mean": 0.5}]
 
 
 def test_each_evaluation_is_a_part_of_its_own_and_all_are_one_table(config):
@@ -101,7 +86,7 @@ def test_a_resumed_run_cuts_evaluations_after_its_checkpoint_at_every_temperatur
             records.step({"step": step, "reward_mean": 0.5})
         records.evaluation(step, [row | {"step": step}])
         for temperature in (0.0, 0.25):
-            records.further_evaluation(step, temperature, [row | {"step": step}])
+            records.evaluation(step, [row | {"step": step}], temperature)
     records.finish("interrupted")
 
     def further():
@@ -116,51 +101,37 @@ def test_a_resumed_run_cuts_evaluations_after_its_checkpoint_at_every_temperatur
     resumed.finish("interrupted")
 
 
-def test_a_finished_run_stays_finished_until_a_further_step_is_done(config):
-    config = replace(config, steps=1)
+def test_a_checkpoint_is_there_when_it_is_whole_and_others_are_forgotten(config):
     records = Records(config)
-    records.step({"step": 1, "reward_mean": 0.5})
-    records.finish("finished")
-    before = [(records.folder / name).read_text() for name in ("run.json", "config.yaml")]
-    longer = replace(config, steps=2)
-
-    def now():
-        info = json.loads((records.folder / "run.json").read_text())
-        return info["status"], len(info["resumed"]), is_finished(records.folder, longer)
-
-    loading = Records(longer, records.folder, 1)
-    assert now() == ("finished", 0, False)
-    loading.finish("interrupted")
-    assert [(records.folder / n).read_text() for n in ("run.json", "config.yaml")] == before
-    assert len(pd.read_parquet(records.folder / "metrics.parquet")) == 1
-    further = Records(longer, records.folder, 1)
-    further.step({"step": 2, "reward_mean": 0.5})
-    assert now() == ("running", 1, False)
-    further.finish("finished")
-    assert now() == ("finished", 1, True)
-    cut = Records(longer, records.folder, 1)  # from an earlier checkpoint
-    assert now()[:2] == ("running", 2)
-    cut.finish("interrupted")
-
-
-def test_the_problems_that_are_asked_are_a_table_of_names_and_prompts(config):
-    records = Records(config)
-    records.problems({"problem": f"mini/{i}", "prompt": "Print <b>.\n"} for i in range(3))
-    table = pd.read_parquet(records.folder / "problems.parquet")
-    assert list(table["problem"]) == ["mini/0", "mini/1", "mini/2"]
-    assert set(table["prompt"]) == {"Print <b>.\n"}
-
-
-def test_a_checkpoint_is_there_when_it_is_whole(config):
-    records = Records(config)
-    with pytest.raises(OSError, match="No space"), records.checkpoint("step-5", 5) as folder:
+    places = records.folder / "checkpoints"
+    with pytest.raises(OSError, match="No space"), records.checkpoint("step-5", 5, 2) as folder:
         (folder / "half").write_text("of it")
         full()
-    assert list((records.folder / "checkpoints").iterdir()) == []
-    with records.checkpoint("step-6", 6) as folder:
-        (folder / "whole").write_text("")
-    assert (records.folder / "checkpoints" / "step-6" / "whole").is_file()
-    assert json.loads((records.folder / "run.json").read_text())["checkpoints"] == {"step-6": 6}
+    assert list(places.iterdir()) == []
+    for step, name in enumerate(("best", "step-1", "step-2", "step-3", "step-3"), 1):
+        with records.checkpoint(name, step, 2) as folder:
+            (folder / "weights").write_text(str(step))
+    assert {place.name for place in places.iterdir()} == {"best", "step-2", "step-3"}
+    assert (places / "step-3" / "weights").read_text() == "5"
+    info = json.loads((records.folder / "run.json").read_text())
+    assert info["checkpoints"] == {"best": 1, "step-2": 3, "step-3": 5}
+
+
+@pytest.mark.parametrize("former", [False, True])
+def test_a_checkpoint_whose_run_was_killed_just_before_its_rename_is_used(config, former):
+    records = Records(config)
+    records.step({"step": 1, "reward_mean": 0.5})
+    hidden, place = (records.folder / "checkpoints" / name for name in (".final", "final"))
+    for folder in (hidden, place) if former else (hidden,):
+        folder.mkdir(parents=True)
+        checkpoints.write(folder, {"step": 1 if folder == hidden else 0}, {})
+    (records.folder / "checkpoints" / ".half").mkdir()
+    records.finish("interrupted")
+    state = checkpoints.latest(records.folder, pytest.fail)
+    assert state["folder"] == hidden
+    resumed = Records(config, records.folder, 1, state["folder"])
+    assert resumed.info["checkpoints"] == {"final": 1}
+    assert [path.name for path in place.parent.iterdir()] == ["final"]
 
 
 def test_provenance_is_complete(config, monkeypatch):
