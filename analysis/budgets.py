@@ -1,4 +1,9 @@
-"""Training curves: rewards and evaluations against what was spent."""
+"""Scores against what was spent: curves over budgets, equal budgets, and training curves.
+
+The comparison at equal budget stands beside the one at equal steps. The budget of an axis is the
+least that any run had spent by its last evaluation, so that nothing is extrapolated. Between two
+evaluations of a run, each problem's score is interpolated linearly.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.comparisons import PairedDifference, difference_table, paired_differences, tier_table
+from analysis.comparisons import difference_table, paired_differences, tier_table
 from analysis.compute import memoize
 from analysis.groups import Group
 from analysis.intervals import grid_interval, interval_columns
 from analysis.metrics import DISTINCT
-from analysis.models import ScoredGroup
 from analysis.runs import Run
 from analysis.scores import ProblemScores, ScoreGrid, scores_at_step, scores_by_step, stack_seeds
 
@@ -27,14 +31,79 @@ X_AXES = {
     "wall_time": ("time/total_s",),
 }
 NOT_CHARGED = {"wall_time": "time/evaluate_s"}
+BUDGET_TITLES = {  # counters of a run's budget
+    "generated_tokens": "generated tokens",
+    "reference_tokens": "reference tokens",
+    "judged_programs": "judged programs",
+    "judged_tests": "judged tests",
+    "optimiser_steps": "optimiser steps",
+    "flops": "FLOPs",
+}
+PHASE_TITLES = {
+    "generate": "generation",
+    "judge": "judging",
+    "reference": "base model",
+    "train": "training",
+    "sync": "weights and checks",
+}
+AREA = "pass@1, mean so far"  # the area under its curve over the budget spent, over the budget
+NAN = float("nan")
 KL_STEPS = 10
-WINDOWS = 20  # over which the longest run's rewards are averaged
+WINDOWS = 20  # over which the longest run's training curves are averaged
+MOST_STEPS = 1000  # of a training curve; more are thinned evenly
 
 
-def smoothing_window(groups: Sequence[Group]) -> int:
-    """Return the number of steps over which rewards are averaged: 1/WINDOWS of the longest run."""
-    longest = max((len(run.metrics) for group in groups for run in group.runs), default=0)
-    return max(1, longest // WINDOWS)
+# Budgets of a run.
+
+
+def final_budget(run: Run) -> dict[str, float]:
+    """Return the run's spend at its last recorded step; NaN where it was not recorded.
+
+    Evaluations and their time are not charged.
+    """
+    last = run.metrics.iloc[-1] if len(run.metrics) else pd.Series(dtype=float)
+    spend = {name: float(last.get(f"budget/{name}", np.nan)) for name in BUDGET_TITLES}
+    wall = float(last.get("time/total_s", np.nan))
+    return spend | {"wall_s": wall - float(last.get("time/evaluate_s", 0.0))}
+
+
+@memoize
+def cumulative_spend(run: Run, x: str) -> pd.Series:
+    """Return the value on axis x after each step of `run.metrics`; NaN if not recorded."""
+    columns = [column for column in X_AXES[x] if column in run.metrics]
+    if not columns:
+        return pd.Series(np.nan, index=run.metrics.index)
+    total = run.metrics[columns].astype(float).sum(axis=1, min_count=1)
+    if NOT_CHARGED.get(x) in run.metrics:
+        total -= run.metrics[NOT_CHARGED[x]].astype(float).fillna(0.0)
+    return total
+
+
+def spend_at_step(run: Run, step: int, x: str) -> float:
+    """Return the value on axis x after `step` training steps; 0 at step 0."""
+    if step == 0:
+        return 0.0
+    rows = int(run.trained_steps.searchsorted(step, side="right"))
+    return float(cumulative_spend(run, x).to_numpy()[rows - 1]) if rows else NAN
+
+
+@memoize
+def spend_at_evaluations(run: Run, x: str) -> tuple[list[int], np.ndarray]:
+    """Return the run's evaluated steps and its spend at each, where it was recorded."""
+    spend = np.array([spend_at_step(run, step, x) for step in run.evaluated_steps])
+    known = ~np.isnan(spend)
+    return np.array(run.evaluated_steps)[known].tolist(), spend[known]
+
+
+def common_budget(groups: Sequence[Group], x: str) -> float:
+    """Return the least spend of any run at its last evaluation; NaN if a run did not record it."""
+    spend = [
+        spend_at_step(run, g.last_step, x) for g in groups if g.last_step for run in g.complete
+    ]
+    return float(np.min(spend)) if spend else NAN
+
+
+# Evaluations over a budget.
 
 
 def evaluation_curve(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.DataFrame:
@@ -61,26 +130,6 @@ def evaluation_curve(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Da
     return pd.DataFrame(rows, columns=["label", "seeds", *X_AXES, "kl_ref", *columns])
 
 
-@memoize
-def cumulative_spend(run: Run, x: str) -> pd.Series:
-    """Return the value on axis x after each step of `run.metrics`; NaN if not recorded."""
-    columns = [column for column in X_AXES[x] if column in run.metrics]
-    if not columns:
-        return pd.Series(np.nan, index=run.metrics.index)
-    total = run.metrics[columns].astype(float).sum(axis=1, min_count=1)
-    if NOT_CHARGED.get(x) in run.metrics:
-        total -= run.metrics[NOT_CHARGED[x]].astype(float).fillna(0.0)
-    return total
-
-
-def spend_at_step(run: Run, step: int, x: str) -> float:
-    """Return the value on axis x after `step` training steps; 0 at step 0."""
-    if step == 0:
-        return 0.0
-    rows = int(run.trained_steps.searchsorted(step, side="right"))
-    return float(cumulative_spend(run, x).to_numpy()[rows - 1]) if rows else float("nan")
-
-
 def kl_at_step(run: Run, step: int) -> float:
     """Return KL(policy, base) of whole responses in nats after `step` steps, or NaN.
 
@@ -93,59 +142,22 @@ def kl_at_step(run: Run, step: int) -> float:
     so_far = run.metrics[run.metrics["step"] <= step]
     if "eval/kl_ref" in so_far:
         measured = so_far.loc[so_far["step"] == step, "eval/kl_ref"].astype(float)
-        return float(measured.iloc[0]) if len(measured) else float("nan")
+        return float(measured.iloc[0]) if len(measured) else NAN
     moves = (run.config.get("train") or {}).get("reference_every") is not None
     if "kl_ref" in so_far and not moves:
         return float(so_far["kl_ref"].tail(KL_STEPS).astype(float).mean())
-    return float("nan")
+    return NAN
 
 
-def reward_curve(groups: Sequence[Group], window: int) -> pd.DataFrame:
-    """Return the training reward averaged over `window` steps: label, the X_AXES, mean, low, high.
-
-    `low` and `high` are the least and the greatest of the seeds, not an interval. Steps that not
-    all runs of a group have reached are averaged over those that have.
-    """
-    frames = []
-    for group in groups:
-        for run in group.runs:
-            frame = pd.DataFrame({x: cumulative_spend(run, x) for x in X_AXES})
-            reward = run.metrics["reward_mean"].astype(float)
-            frame["reward"] = reward.rolling(window, min_periods=1).mean()
-            frames.append(frame.assign(label=group.label, at=run.metrics["step"]))
-    by_step = pd.concat(frames).groupby(["label", "at"])
-    over_seeds = by_step["reward"].agg(["mean", "min", "max"])
-    curve = by_step[list(X_AXES)].mean().join(over_seeds)
-    return curve.rename(columns={"min": "low", "max": "high"}).reset_index().drop(columns="at")
+# Equal budgets.
 
 
-AXES = tuple(x for x in X_AXES if x != "step")
+class GroupAtBudget(NamedTuple):
+    """A group's runs at the point where each had spent the same budget."""
 
-
-class GroupAtBudget:
-    """A group's runs at the point where each had spent `budget` on axis `x`."""
-
-    def __init__(self, group: Group, x: str, budget: float, ks: Sequence[int]) -> None:
-        self.label, self.seeds = group.label, tuple(run.seed for run in group.complete)
-        by_seed = [scores_at_budget(run, x, budget, tuple(ks)) for run in group.complete]
-        self.grids = stack_seeds(self.seeds, by_seed)
-
-
-@memoize
-def spend_at_evaluations(run: Run, x: str) -> tuple[list[int], np.ndarray]:
-    """Return the run's evaluated steps and its spend at each, where it was recorded."""
-    steps = run.evaluated_steps
-    spend = np.array([spend_at_step(run, step, x) for step in steps])
-    recorded = ~np.isnan(spend)
-    return [step for step, known in zip(steps, recorded, strict=True) if known], spend[recorded]
-
-
-def common_budget(groups: Sequence[Group], x: str) -> float:
-    """Return the least spend of any run at its last evaluation; NaN if a run did not record it."""
-    spend = [
-        spend_at_step(run, g.last_step, x) for g in groups if g.last_step for run in g.complete
-    ]
-    return float(np.min(spend)) if spend else float("nan")
+    label: str
+    seeds: tuple[int | None, ...]
+    grids: dict[str, ScoreGrid]
 
 
 def scores_at_budget(
@@ -160,28 +172,24 @@ def scores_at_budget(
     after = int(np.searchsorted(spend, budget, side="right").clip(1, len(spend) - 1))
     share = _position(spend[after - 1], spend[after], budget)
     points = np.append(spend[:after], budget)
+    rows = [run.evaluated_steps.index(step) for step in steps]
     scores = {}
     for metric, grid in scores_by_step(run, ks).items():
-        rows = [run.evaluated_steps.index(step) for step in steps]
-        values, weights = grid.values[rows], grid.weights[rows]
+        names, values, weights = (
+            np.array(grid.problems, object),
+            grid.values[rows],
+            grid.weights[rows],
+        )
         value, weight = (
             (1 - share) * part[after - 1] + share * part[after] for part in (values, weights)
         )
         defined = np.all(weights[after - 1 : after + 1] > 0, axis=0)
-        scores[metric] = _where_defined(grid, defined, value, weight)
+        scores[metric] = ProblemScores(names[defined], value[defined], weight[defined])
         if metric == "pass@1":
-            curve = np.vstack([values[:after], value])
-            area = np.trapezoid(curve, points, axis=0) / budget
-            defined &= np.all(weights[:after] > 0, axis=0)
-            scores[AREA] = _where_defined(grid, defined, area, np.ones_like(area))
+            area = np.trapezoid(np.vstack([values[:after], value]), points, axis=0) / budget
+            defined = defined & np.all(weights[:after] > 0, axis=0)
+            scores[AREA] = ProblemScores(names[defined], area[defined], np.ones(defined.sum()))
     return scores
-
-
-def _where_defined(
-    grid: ScoreGrid, defined: np.ndarray, value: np.ndarray, weight: np.ndarray
-) -> ProblemScores:
-    problems = np.array(grid.problems, dtype=object)[defined]
-    return ProblemScores(problems, value[defined], weight[defined])
 
 
 def _position(before: float, after: float, budget: float) -> float:
@@ -198,47 +206,38 @@ def equal_budget_tables(
     the columns of differences.csv. A group has no rows on an axis on which it spent nothing (`algo=
     sft` generates no tokens) or on which a run of it recorded nothing.
     """
-    means, differences = [], []
-    groups = [group for group in groups if group.last_step > 0]
-    for x in AXES:
-        spending = [group for group in groups if common_budget([group], x) > 0]
-        if not spending:
-            continue
+    means, differences = [pd.DataFrame()], [pd.DataFrame()]
+    for x in list(X_AXES)[1:]:
+        spending = [group for group in groups if group.last_step > 0 < common_budget([group], x)]
         budget = common_budget(spending, x)
-        at_budget = [GroupAtBudget(group, x, budget, ks) for group in spending]
-        metrics = dict.fromkeys(metric for group in at_budget for metric in group.grids)
-        if not metrics:  # the judge failed on everything
-            continue
-        pairs = paired_differences(at_budget, metrics)
-        means.append(_mean_table(at_budget, pairs).assign(axis=x, budget=budget))
-        differences.append(difference_table(pairs).assign(axis=x, budget=budget))
-    return _axis_first(means), _axis_first(differences)
-
-
-def _mean_table(groups: Sequence[ScoredGroup], pairs: Sequence[PairedDifference]) -> pd.DataFrame:
-    rows = []
-    for group in groups:
-        for metric, grid in group.grids.items():
-            interval = grid_interval(grid, metric)
-            ends = {"mean": interval.mean, "low": interval.low, "high": interval.high}
-            rows.append({"label": group.label, "metric": metric, **ends})
-    return pd.DataFrame(rows).merge(tier_table(groups, pairs), how="left", on=["label", "metric"])
-
-
-def _axis_first(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    if not tables:
-        return pd.DataFrame()
-    table = pd.concat(tables, ignore_index=True)
-    return table[["axis", "budget", *table.columns.drop(["axis", "budget"])]]
+        at_budget = []
+        for group in spending:
+            seeds = tuple(run.seed for run in group.complete)
+            scores = [scores_at_budget(run, x, budget, tuple(ks)) for run in group.complete]
+            at_budget.append(GroupAtBudget(group.label, seeds, stack_seeds(seeds, scores)))
+        rows = []
+        for one in at_budget:
+            for metric, grid in one.grids.items():
+                ends = grid_interval(grid, metric)
+                rows.append((x, budget, one.label, metric, ends.mean, ends.low, ends.high))
+        if rows:  # there are none if the judge failed on everything
+            pairs = paired_differences(at_budget, dict.fromkeys(row[3] for row in rows))
+            columns = ["axis", "budget", "label", "metric", "mean", "low", "high"]
+            table, tiers = pd.DataFrame(rows, columns=columns), tier_table(at_budget, pairs)
+            means.append(table.merge(tiers, how="left", on=["label", "metric"]))
+            of_pairs = difference_table(pairs)
+            of_pairs.insert(0, "axis", x)
+            of_pairs.insert(1, "budget", budget)
+            differences.append(of_pairs)
+    return tuple(pd.concat(parts[1:] or parts, ignore_index=True) for parts in (means, differences))
 
 
 def threshold_table(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.DataFrame:
     """Return thresholds.csv: axis, label, threshold, seeds, reached, budget.
 
     The threshold is the least final pass@1 of any group, so that all groups can be compared. A
-    group has no rows on an axis that a run of it did not record.
-    `reached` is the number of seeds that reached it, and `budget` their mean spend when they first
-    did.
+    group has no rows on an axis that a run of it did not record. `reached` is the number of seeds
+    that reached it, and `budget` their mean spend when they first did.
     """
     groups = [group for group in groups if group.last_step > 0]
     final = [
@@ -247,9 +246,7 @@ def threshold_table(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Dat
     ]
     rows = []
     for x in X_AXES:
-        for group in groups:
-            if np.isnan(common_budget([group], x)):  # not recorded
-                continue
+        for group in (group for group in groups if not np.isnan(common_budget([group], x))):
             threshold = float(min(final))
             spend = [spend_to_reach(run, x, threshold, ks) for run in group.complete]
             reached = [budget for budget in spend if not np.isnan(budget)]
@@ -269,18 +266,36 @@ def spend_to_reach(run: Run, x: str, threshold: float, ks: Sequence[int] = (1,))
                 return float(spend[0])
             share = _position(values[i - 1], value, threshold)
             return float(spend[i - 1] + share * (spend[i] - spend[i - 1]))
-    return float("nan")
+    return NAN
 
 
 def _pass_at_1(run: Run, step: int, ks: Sequence[int]) -> float:
     grid = scores_by_step(run, tuple(ks)).get("pass@1")
     if grid is None:  # the judge failed on everything
-        return float("nan")
-    values = grid.measured()[grid.seeds.index(step)]
-    return float(pd.Series(values).mean())
+        return NAN
+    return float(pd.Series(grid.measured()[grid.seeds.index(step)]).mean())
 
 
-MOST_STEPS = 1000  # of a group; more are thinned evenly, since neighbours share their window
+def curve_score(run: Run) -> float:
+    """Return the area under (pass@1 + pass@10)/2 over the run's steps, divided by these, in [0, 1].
+
+    The last evaluation alone rewards a run that is good at one moment of one metric. The area also
+    counts how early a run gets there. pass@k is the unbiased estimate from the run's samples, so
+    each problem needs ten or more. NaN unless the curve goes from the base model, at step 0, to the
+    run's last step: the area under a part of it is no comparable number.
+    """
+    steps, grids = run.evaluated_steps, scores_by_step(run, (1, 10))
+    if len(steps) < 2 or steps[0] != 0 or steps[-1] != run.config["steps"]:
+        return NAN
+    means = []
+    for i in range(len(steps)):
+        rows = [grids[m].row(i) for m in ("pass@1", "pass@10") if m in grids]
+        defined = [row.mean() for row in rows if len(row.values)]
+        means.append(float(np.mean(defined)) if len(defined) == 2 else NAN)
+    return float(np.trapezoid(means, steps) / (steps[-1] - steps[0]))
+
+
+# What a run records at every training step.
 
 
 class TrainingMetric(NamedTuple):
@@ -319,44 +334,30 @@ def training_curve(groups: Sequence[Group], window: int) -> pd.DataFrame:
     all runs of a group have reached are averaged over those that have.
     """
     runs = [run for group in groups for run in group.runs]
-    names = [m.name for m in TRAINING_METRICS if any(_recorded(run, m.name) for run in runs)]
-    parts = [_group_curve(group, names, window) for group in groups] if names else []
-    columns = ["label", "seeds", *X_AXES]
-    columns += [f"{name}{suffix}" for name in names for suffix in ("", "_low", "_high")]
-    kept = [part for part in parts if len(part)]
-    return (pd.concat(kept) if kept else pd.DataFrame()).reindex(columns=columns)
-
-
-def _recorded(run: Run, name: str) -> bool:
-    return name in run.metrics and bool(run.metrics[name].notna().any())
-
-
-def _group_curve(group: Group, names: list[str], window: int) -> pd.DataFrame:
-    """Return the rows of one group."""
-    runs = [run for run in group.runs if len(run.metrics)]
-    if not runs:
-        return pd.DataFrame()
-    frames = []
-    for run in runs:
-        frame = pd.DataFrame({x: cumulative_spend(run, x) for x in X_AXES})
-        for name in names:
-            frame[name] = _smoothed(run, name, window)
-        frames.append(frame.assign(at=run.metrics["step"]))
-    by_step = pd.concat(frames).groupby("at")
-    curve = by_step[list(X_AXES)].mean()
-    over_seeds = {"": by_step[names].mean()}
-    over_seeds |= {"_low": by_step[names].min(), "_high": by_step[names].max()}
-    parts = [table.add_suffix(suffix) for suffix, table in over_seeds.items()]
-    curve = pd.concat([curve, *parts], axis=1).assign(label=group.label, seeds=by_step.size())
-    return curve.iloc[thinned(len(curve), MOST_STEPS)].reset_index(drop=True)
-
-
-def _smoothed(run: Run, name: str, window: int) -> pd.Series:
-    """Return the mean of a column over the last `window` steps; NaN if it has no value there."""
-    if name not in run.metrics:
-        return pd.Series(np.nan, index=run.metrics.index)
-    values = run.metrics[name].astype(float).replace([np.inf, -np.inf], np.nan)
-    return values.rolling(window, min_periods=1).mean().where(values.notna())
+    recorded = {name for run in runs for name in run.metrics if run.metrics[name].notna().any()}
+    names = [metric.name for metric in TRAINING_METRICS if metric.name in recorded]
+    columns = [f"{name}{suffix}" for name in names for suffix in ("", "_low", "_high")]
+    parts = [pd.DataFrame()]
+    for group in groups if names else ():
+        frames = []
+        for run in (run for run in group.runs if len(run.metrics)):
+            frame = pd.DataFrame({x: cumulative_spend(run, x) for x in X_AXES})
+            for name in names:
+                values = run.metrics.get(name, pd.Series(np.nan, index=run.metrics.index))
+                values = values.astype(float).replace([np.inf, -np.inf], np.nan)
+                smooth = values.rolling(window, min_periods=1).mean()
+                frame[name] = smooth.where(values.notna())
+            frames.append(frame.assign(at=run.metrics["step"]))
+        if frames:
+            by_step = pd.concat(frames).groupby("at")
+            over_seeds = {"": by_step[names].mean()}
+            over_seeds |= {"_low": by_step[names].min(), "_high": by_step[names].max()}
+            several = [table.add_suffix(suffix) for suffix, table in over_seeds.items()]
+            curve = pd.concat([by_step[list(X_AXES)].mean(), *several], axis=1)
+            curve = curve.assign(label=group.label, seeds=by_step.size())
+            parts.append(curve.iloc[thinned(len(curve), MOST_STEPS)].reset_index(drop=True))
+    table = pd.concat(parts[1:] or parts)
+    return table.reindex(columns=["label", "seeds", *X_AXES, *columns])
 
 
 def thinned(length: int, most: int) -> np.ndarray:
@@ -364,75 +365,7 @@ def thinned(length: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, length - 1, most).astype(int))
 
 
-KS = (1, 10)  # of pass@k: what one answer is worth, and what ten different ones are
-
-
-def area_under_curve(steps: Sequence[float], values: Sequence[float]) -> float:
-    """Return the trapezoidal area over ascending steps, divided by their span.
-
-    It is a mean of the values over training, so it lies between the least and the greatest. NaN if
-    a value is missing. Raises ValueError without two steps.
-    """
-    if len(steps) < 2 or np.any(np.diff(steps) <= 0):
-        raise ValueError(f"an area needs two evaluations or more, in ascending steps, not {steps}")
-    return float(np.trapezoid(values, steps) / (steps[-1] - steps[0]))
-
-
-def mean_pass_at(run: Run, ks: tuple[int, ...] = KS) -> dict[int, float]:
-    """Return step → mean of pass@k over `ks`, each the mean over the problems; NaN if undefined."""
-    grids = scores_by_step(run, ks)
-    rows = [grids.get(f"pass@{k}") for k in ks]
-    means = {}
-    for i, step in enumerate(run.evaluated_steps):
-        defined = [grid.row(i) for grid in rows if grid is not None and grid.weights[i].any()]
-        whole = len(defined) == len(ks)
-        means[step] = float(np.mean([row.mean() for row in defined])) if whole else float("nan")
-    return means
-
-
-def curve_score(run: Run) -> float:
-    """Return the area under (pass@1 + pass@10)/2 over the run's training steps, in [0, 1].
-
-    pass@k is the unbiased estimate from the run's samples, so each problem needs ten or more.
-    NaN unless the curve goes from the base model, at step 0, to the run's last step: the area under
-    a part of it is no comparable number.
-    """
-    means = mean_pass_at(run)
-    if len(means) < 2 or min(means) != 0 or max(means) != run.config["steps"]:
-        return float("nan")
-    return area_under_curve(list(means), list(means.values()))
-
-
-BUDGET_TITLES = {  # counters of a run's budget
-    "generated_tokens": "generated tokens",
-    "reference_tokens": "reference tokens",
-    "judged_programs": "judged programs",
-    "judged_tests": "judged tests",
-    "optimiser_steps": "optimiser steps",
-    "flops": "FLOPs",
-}
-
-
-BUDGET_COLUMNS = {name: f"budget/{name}" for name in BUDGET_TITLES} | {"wall_s": "time/total_s"}
-
-
-AREA = "pass@1, mean so far"  # the area under its curve over the budget spent, over the budget
-
-
-PHASE_TITLES = {
-    "generate": "generation",
-    "judge": "judging",
-    "reference": "base model",
-    "train": "training",
-    "sync": "weights and checks",
-}
-
-
-def final_budget(run: Run) -> dict[str, float]:
-    """Return the run's spend at its last recorded step; NaN where it was not recorded.
-
-    Evaluations and their time are not charged.
-    """
-    last = run.metrics.iloc[-1] if len(run.metrics) else pd.Series(dtype=float)
-    spend = {name: float(last.get(column, np.nan)) for name, column in BUDGET_COLUMNS.items()}
-    return spend | {"wall_s": spend["wall_s"] - float(last.get("time/evaluate_s", 0.0))}
+def smoothing_window(groups: Sequence[Group]) -> int:
+    """Return the steps over which training curves are averaged: 1/WINDOWS of the longest run."""
+    longest = max((len(run.metrics) for group in groups for run in group.runs), default=0)
+    return max(1, longest // WINDOWS)

@@ -30,13 +30,11 @@ from analysis.comparisons import (
     control_differences,
     find_pair,
     mean_score,
-    paired_differences,
-    with_equality,
 )
 from analysis.experiment import Experiment, Plan, read_experiment
 from analysis.findings import contrast_phrase, decision_needs, format_difference
 from analysis.groups import Group, group_runs, join_names
-from analysis.metrics import TITLES, further_metrics, reported_metrics
+from analysis.metrics import TITLES
 from analysis.models import EvaluatedModel, common_ks, evaluated_models
 from analysis.packed import experiment_of_packed
 from analysis.power import RESOURCES
@@ -148,13 +146,12 @@ def by_themselves(a: str, b: str, margin: float | None) -> Comparison:
     """
     groups = [_group_at("a", a), _group_at("b", b)]
     ks, notes = common_ks([run for group in groups for run in group.runs])
-    models = [model for model in evaluated_models(groups, ks) if not model.is_base]
-    if len(models) < 2:
+    models = evaluated_models(groups, ks)
+    notes = [*caveats(groups, models), *notes]
+    experiment = Experiment("", groups, ks, models, notes, Plan(margin))
+    if len(experiment.trained) < 2:
         raise RunError(NEEDS_TRAINING)
-    temperatures = sorted({t for model in models for t in model.temperatures})
-    metrics = (*reported_metrics(ks), *further_metrics(ks, temperatures))
-    pairs = with_equality(paired_differences(models, [m.name for m in metrics]), margin)
-    return Comparison(models, pairs, ks, ALONE, [*caveats(groups, models), *notes])
+    return Comparison(experiment.trained, experiment.pairs, ks, ALONE, notes)
 
 
 def _group_at(key: str, patterns: str) -> Group:
@@ -262,9 +259,11 @@ def print_comparison(comparison: Comparison, target: float) -> None:
     console.print(difference_table(comparison))
     lines = [comparison.basis]
     lines += [answer_sentence(pair) for pair in pairs if pair.equal_p == pair.equal_p]
-    lines += [claim_sentence(claim) for claim in comparison.claims]
-    table = records(power_table(models, pairs, target))
+    for claim in comparison.claims:
+        found = contrast_phrase(claim)
+        lines.append(f"{claim.pair.metric}, claimed before the runs: {found} (p {claim.p:.3f}).")
     ends = (f"pass@{ks[0]}", f"pass@{ks[-1]}")
+    table = records(power_table(models, pairs, target))
     lines += [power_sentence(row) for row in table if row["metric"] in ends]
     for line in [*lines, *(f"note: {sentence}" for sentence in comparison.notes)]:
         console.print(line, markup=False)
@@ -302,15 +301,6 @@ def answer_sentence(pair: PairedDifference) -> str:
     return f"{pair.metric}: {answer} ({tests})."
 
 
-def claim_sentence(claim: ContrastTest) -> str:
-    """State what the test of a study's claim with a margin found."""
-    found = contrast_phrase(claim)
-    if claim.answer == UNDECIDED:
-        a, b = claim.pair.a, claim.pair.b
-        found = f"not decided whether {a} is less than {claim.margin:g} below {b}"
-    return f"{claim.pair.metric}, claimed before the runs: {found} (p {claim.p:.3f})."
-
-
 def power_sentence(row: dict[str, Any]) -> str:
     """State the detectable difference in one metric, and the resources to detect `wish`.
 
@@ -318,11 +308,8 @@ def power_sentence(row: dict[str, Any]) -> str:
     """
     if row["smallest_difference"] < 1e-9:
         return f"{row['metric']}: a and b differ by the same everywhere; their noise is unknown."
-    needed = [
-        f"{row[f'{resource}_needed']:,.0f} {resource}"
-        for resource in RESOURCES
-        if row[f"{resource}_needed"] < float("inf")
-    ]
+    numbers = {what: row[f"{what}_needed"] for what in RESOURCES}
+    needed = [f"{n:,.0f} {what}" for what, n in numbers.items() if n < float("inf")]
     takes = " or ".join(needed) if needed else "more than one of seeds, samples and problems"
     return (
         f"{row['metric']}: a true difference of {row['smallest_difference']:.3f} would have been "

@@ -1,9 +1,35 @@
-"""Paired differences of every two groups of an experiment, and the tiers that follow from them.
+"""Paired differences of groups: tests, letters and tiers, equality, contrasts, and a control.
 
 Two groups are compared on their common seeds and problems; the spread over seeds is moderated over
-the groups (`analysis.stats.moderation`). A metric that is not defined everywhere
-(diversity among accepted programs) is compared where it is defined for both. Its difference is then
-not that of the two groups' own means, which rest on other problems.
+the groups (`analysis.intervals`). A metric that is not defined everywhere (diversity among accepted
+programs) is compared where it is defined for both. Its difference is then not that of the two
+groups' own means, which rest on other problems.
+
+**Equality** within a margin, named before the runs, by two one-sided tests (Schuirmann 1987): at
+level .05, against -margin and against +margin, with the standard error and the degrees of freedom
+of the difference's own test; both must reject. The families of differences and of equalities are
+corrected each by itself: in all comparisons, at most 5 % have any equal pair called different, and
+at most 5 % have any pair that differs by the margin called equal.
+
+**Contrasts**, the pairs of `gains` and `claims` of a study, are tested first and alone. Few
+questions named ahead need a smaller correction than all pairs. In each metric, Holm's correction
+contrasts on this metric, whatever all pairs say; letters and tiers stay those of all pairs.
+
+**A control** is compared with each other group by Dunnett's many-to-one test (Dunnett 1955, J. Am.
+Stat. Assoc. 50), step-down (Dunnett and Tamhane 1991, Stat. Med. 10). The comparisons share the
+control's error, so that their joint distribution asks for a smaller correction than Holm's. Each
+comparison keeps its own p-value, with moderated variance and degrees of freedom. Only the
+dependence between comparisons is modelled: as that of normal variables with the correlation of the
+differences, by Monte Carlo with a fixed seed. With equal variances and many degrees of freedom this
+is Dunnett's test. An arm that spreads far more than the others may show a usual spread in its few
+seeds. If it is the control, every comparison suffers. Three guards keep the family-wise error:
+
+- The control's variance is not moderated to less than its own.
+- Correlations count for at most MOST_CORRELATION, that of equal spreads. A larger one would come
+  from a control that spreads more, and ask for a smaller correction.
+- Of the degrees of freedom that moderation adds, a part is not counted: NOT_LENT / (seeds - 1)².
+
+tests/analysis/test_family_wise.py checks the errors.
 """
 
 from __future__ import annotations
@@ -14,6 +40,7 @@ from string import ascii_lowercase
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from analysis.intervals import (
     Estimate,
@@ -34,12 +61,11 @@ from analysis.scores import align_grids
 
 SIGNIFICANCE = 0.05
 NAN = float("nan")
-COLUMNS = (
-    *("a", "b", "metric", "difference", "low", "high"),
-    *("probability_of_improvement", "seeds", "problems", "p"),
-)
 ANSWERS = ("above", "below", "equal", "not decided")
 *_, EQUAL, UNDECIDED = ANSWERS
+DRAWS = 100_000  # an adjusted p-value of .05 has a standard error of .0007
+MOST_CORRELATION = 0.5
+NOT_LENT = 0.5
 
 
 @dataclass(frozen=True)
@@ -51,8 +77,7 @@ class PairedDifference:
     training randomness. `lowered` is by how much moderation lowered the variances over the seeds of
     a and of b. `adjusted_p` is Holm's p-value over all pairs of the metric. The last five are NaN
     unless named ahead: Holm's p-value over the contrasts of the metric, the margin, that of
-    equality within the margin, and how many seeds or problems an answer takes
-    (`analysis.stats.named_pairs`, `equivalence` and `power`).
+    equality within the margin, and how many seeds or problems an answer takes.
     """
 
     a: str
@@ -114,7 +139,7 @@ def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDiffere
     own, own_freedom = seed_spread(seed_means(values, weights).means)
     variances, freedom = moderate(own, own_freedom)
     lowered = np.nan_to_num(np.maximum(own - variances, 0.0)).tolist()
-    differences = []
+    bound, differences = metric_bounds(metric)[1], []
     for i, label in enumerate(labels[:-1]):
         later = slice(i + 1, None)
         common = (weights[i] > 0) & (weights[later] > 0)
@@ -128,45 +153,26 @@ def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDiffere
             (variances[i], freedom[i]),
             (variances[later], freedom[later]),
         )
-        pairs = _pairs_with(label, labels[later], metric, estimates, improvements, common)
-        both = zip(pairs, lowered[later], strict=True)
-        differences += [replace(pair, lowered=(lowered[i], other)) for pair, other in both]
-    return differences
-
-
-def _pairs_with(
-    label: str,
-    others: Sequence[str],
-    metric: str,
-    estimates: Estimate,
-    improvements: np.ndarray,
-    common: np.ndarray,
-) -> list[PairedDifference]:
-    """Return label - other for each other group.
-
-    `estimates` and `improvements` are (others,). `common` (others, seeds, problems) says where both
-    groups are measured.
-    """
-    half_width, bound = estimates.half_width(), metric_bounds(metric)[1]
-    low = np.maximum(estimates.mean - half_width, -bound)
-    high = np.minimum(estimates.mean + half_width, bound)
-    seeds, problems = common.any(axis=2).sum(axis=1), common.any(axis=1).sum(axis=1)
-    differences = []
-    for i, other in enumerate(others):
-        scalar = estimates.item(i)
-        ends = (float(low[i]), float(high[i])) if seeds[i] > 1 else (NAN, NAN)
-        differences.append(
-            PairedDifference(
-                a=label,
-                b=other,
-                metric=metric,
-                difference=Interval(float(scalar.mean), *ends),
-                improvement=float(improvements[i]),
-                seeds=int(seeds[i]),
-                problems=int(problems[i]),
-                estimate=scalar,
+        half_width = estimates.half_width()
+        low = np.maximum(estimates.mean - half_width, -bound)
+        high = np.minimum(estimates.mean + half_width, bound)
+        seeds, problems = common.any(axis=2).sum(axis=1), common.any(axis=1).sum(axis=1)
+        for j, other in enumerate(labels[later]):
+            scalar = estimates.item(j)
+            ends = (float(low[j]), float(high[j])) if seeds[j] > 1 else (NAN, NAN)
+            differences.append(
+                PairedDifference(
+                    a=label,
+                    b=other,
+                    metric=metric,
+                    difference=Interval(float(scalar.mean), *ends),
+                    improvement=float(improvements[j]),
+                    seeds=int(seeds[j]),
+                    problems=int(problems[j]),
+                    estimate=scalar,
+                    lowered=(lowered[i], lowered[i + 1 + j]),
+                )
             )
-        )
     return differences
 
 
@@ -179,21 +185,64 @@ def p_values(differences: Sequence[PairedDifference]) -> list[float]:
     return p.tolist()
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the adjusted p-values of a family of tests, in order (Holm 1979, Scand. J. Stat. 6).
+
+    The probability that any adjusted p-value without a true difference is below 0.05 is at most
+    5 %. NaN, for a test that could not be made, stays NaN and counts in the family, unlike in
+    statsmodels' `multipletests`.
+    """
+    order = sorted(range(len(p_values)), key=lambda i: (p_values[i] != p_values[i], p_values[i]))
+    adjusted, least = list(p_values), 0.0
+    for rank, i in enumerate(order):
+        if p_values[i] == p_values[i]:
+            least = max(least, min(1.0, (len(p_values) - rank) * p_values[i]))
+            adjusted[i] = least
+    return adjusted
+
+
+def find_pair(pairs: Sequence[PairedDifference], a: str, b: str) -> PairedDifference:
+    """Return a - b from pairs of either order. Raises KeyError if there is none."""
+    for pair in pairs:
+        if (pair.a, pair.b) == (a, b):
+            return pair
+        if (pair.a, pair.b) == (b, a):
+            return pair.reversed()
+    raise KeyError((a, b))
+
+
+def mean_score(group: ScoredGroup, metric: str) -> float:
+    """Return a group's mean over seeds and problems; NaN where the metric was not measured."""
+    grid = group.grids.get(metric)
+    return NAN if grid is None else float(estimate(seed_means(grid.values, grid.weights)).mean)
+
+
+# Tables of differences.
+
+
+def _row(pair: PairedDifference, p: float) -> dict[str, object]:
+    d = pair.difference
+    ends = {"difference": d.mean, "low": d.low, "high": d.high}
+    return {**ends, "p": p, "seeds": pair.seeds, "problems": pair.problems}
+
+
 def difference_table(differences: Sequence[PairedDifference]) -> pd.DataFrame:
     """Return differences.csv: a row per ordered pair and metric; `difference` is a - b.
 
     `p_contrasts` is there if pairs were named ahead, `answer_columns` if a margin was.
     """
     ordered = [one for pair in differences for one in (pair, pair.reversed())]
-    rows = []
-    for pair in ordered:
-        d = pair.difference
-        counts = (pair.improvement, pair.seeds, pair.problems)
-        rows.append((pair.a, pair.b, pair.metric, d.mean, d.low, d.high, *counts, pair.adjusted_p))
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
-    contrast_p = [pair.contrast_p for pair in ordered]
-    if any(p == p for p in contrast_p):
-        table["p_contrasts"] = contrast_p
+    columns = ["a", "b", "metric", "difference", "low", "high"]
+    columns += ["probability_of_improvement", "seeds", "problems", "p"]
+    rows = [
+        {"a": pair.a, "b": pair.b, "metric": pair.metric}
+        | _row(pair, pair.adjusted_p)
+        | {"probability_of_improvement": pair.improvement}
+        for pair in ordered
+    ]
+    table = pd.DataFrame(rows, columns=columns)
+    if any(pair.contrast_p == pair.contrast_p for pair in ordered):
+        table["p_contrasts"] = [pair.contrast_p for pair in ordered]
     return table.join(answer_columns(ordered))
 
 
@@ -219,7 +268,18 @@ def answer_columns(differences: Sequence[PairedDifference]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-# Tiers in place of ranks: groups that the data do not separate share one.
+# Tiers and letters in place of ranks: groups that the data do not separate share one.
+
+
+def _best_first(
+    groups: Sequence[ScoredGroup], differences: Sequence[PairedDifference]
+) -> Iterable[tuple[str, dict[str, float], list[PairedDifference]]]:
+    """Yield each metric, its means by label, the greatest first, and its pairs."""
+    for metric in dict.fromkeys(difference.metric for difference in differences):
+        means = {g.label: mean_score(g, metric) for g in groups if metric in g.grids}
+        order = sorted((x for x in means if means[x] == means[x]), key=lambda x: -means[x])
+        pairs = [pair for pair in differences if pair.metric == metric]
+        yield metric, {label: means[label] for label in order}, pairs
 
 
 def tier_table(
@@ -230,39 +290,11 @@ def tier_table(
     A group on which the metric was not measured has no row.
     """
     rows = []
-    for metric in dict.fromkeys(difference.metric for difference in differences):
-        means = {
-            group.label: mean_score(group, metric) for group in groups if metric in group.grids
-        }
-        greater_first = (
-            pair if pair.difference.mean > 0 else pair.reversed()
-            for pair in differences
-            if pair.metric == metric
-        )
+    for metric, means, pairs in _best_first(groups, differences):
+        greater_first = (pair if pair.difference.mean > 0 else pair.reversed() for pair in pairs)
         adjusted = {(pair.a, pair.b): pair.adjusted_p for pair in greater_first}
         rows += [(label, metric, tier) for label, tier in tiers(means, adjusted).items()]
     return pd.DataFrame(rows, columns=["label", "metric", "tier"])
-
-
-def mean_score(group: ScoredGroup, metric: str) -> float:
-    """Return a group's mean over seeds and problems; NaN where the metric was not measured."""
-    grid = group.grids.get(metric)
-    return NAN if grid is None else float(estimate(seed_means(grid.values, grid.weights)).mean)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the adjusted p-values of a family of tests, in order (Holm 1979, Scand. J. Stat. 6).
-
-    The probability that any adjusted p-value without a true difference is below 0.05 is at most
-    5 %. NaN, for a test that could not be made, stays NaN and counts in the family.
-    """
-    order = sorted(range(len(p_values)), key=lambda i: (p_values[i] != p_values[i], p_values[i]))
-    adjusted, least = list(p_values), 0.0
-    for rank, i in enumerate(order):
-        if p_values[i] == p_values[i]:
-            least = max(least, min(1.0, (len(p_values) - rank) * p_values[i]))
-            adjusted[i] = least
-    return adjusted
 
 
 def tiers(means: Mapping[str, float], p_values: Mapping[tuple[str, str], float]) -> dict[str, int]:
@@ -278,14 +310,51 @@ def tiers(means: Mapping[str, float], p_values: Mapping[tuple[str, str], float])
     tier = 1
     for place, label in enumerate(order):
         above, below = order[:place], order[place:]
-        if above and all(_is_ahead(p_values, a, b) for a in above for b in below):
-            tier += 1
+        ahead = (p_values.get((a, b), NAN) < SIGNIFICANCE for a in above for b in below)
+        tier += bool(above) and all(ahead)
         by_label[label] = tier
     return by_label
 
 
-def _is_ahead(p_values: Mapping[tuple[str, str], float], a: str, b: str) -> bool:
-    return p_values.get((a, b), NAN) < SIGNIFICANCE
+def letter_table(
+    groups: Sequence[ScoredGroup], differences: Sequence[PairedDifference]
+) -> pd.DataFrame:
+    """Return letters.csv: label, metric, mean, letters, best first in each metric.
+
+    A group on which the metric was not measured has no row. A metric without any test, as with one
+    seed, has none.
+    """
+    rows = []
+    for metric, means, pairs in _best_first(groups, differences):
+        if any(pair.adjusted_p == pair.adjusted_p for pair in pairs):
+            shown = letters(list(means), [(pair.a, pair.b) for pair in pairs if pair.separated])
+            rows += [(label, metric, mean, shown[label]) for label, mean in means.items()]
+    return pd.DataFrame(rows, columns=["label", "metric", "mean", "letters"])
+
+
+def letters(order: Sequence[str], separated: Collection[tuple[str, str]]) -> dict[str, str]:
+    """Return label → letters, "a" for the first of `order`; `separated` are pairs of labels.
+
+    Compact letter display (Piepho 2004, J. Comput. Graph. Stat. 13) by insert and absorb: all begin
+    with one letter. A separated pair that shares a letter splits it in two, one without each of the
+    pair; a letter whose groups all share another one is dropped.
+    """
+    shared = [frozenset(order)]
+    for a, b in separated:
+        split: list[frozenset[str]] = []
+        for members in shared:
+            split += [members - {a}, members - {b}] if {a, b} <= members else [members]
+        distinct = list(dict.fromkeys(split))
+        shared = [one for one in distinct if not any(one < other for other in distinct)]
+    place = {label: i for i, label in enumerate(order)}
+    shared.sort(key=lambda members: sorted(place[label] for label in members))
+    rounds = range(1, len(shared) // len(ascii_lowercase) + 2)
+    names = [letter + (str(n) if n > 1 else "") for n in rounds for letter in ascii_lowercase]
+    named = dict(zip(shared, names, strict=False))
+    return {label: "".join(named[m] for m in shared if label in m) for label in order}
+
+
+# Equality within a margin.
 
 
 def equality_p_values(differences: Estimate, margin: Numbers) -> np.ndarray:
@@ -306,87 +375,26 @@ def with_equality(
     Holm's correction is per metric. Other metrics, and everything without a margin, stay as they
     are: a margin in shares of problems says nothing about edit distances.
     """
-    if margin is None:
-        return list(differences)
-    added: dict[int, PairedDifference] = {}
-    for metric in dict.fromkeys(pair.metric for pair in differences):
+    added = list(differences)
+    for metric in dict.fromkeys(pair.metric for pair in differences if margin is not None):
         places = [i for i, pair in enumerate(differences) if pair.metric == metric]
-        if metric.startswith("pass@"):
-            family = _family_with_equality([differences[i] for i in places], margin)
-            added |= dict(zip(places, family, strict=True))
-    return [added.get(i, pair) for i, pair in enumerate(differences)]
-
-
-def _family_with_equality(
-    family: Sequence[PairedDifference], margin: float
-) -> list[PairedDifference]:
-    """Add the equality of one metric's pairs."""
-    estimates = Estimate.stack([pair.estimate for pair in family])
-    tested = np.array([pair.seeds > 1 for pair in family])
-    p = np.where(tested, equality_p_values(estimates, margin), NAN)
-    needed = resources_to_decide(estimates, margin, len(family))
-    return [
-        replace(
-            pair,
-            margin=margin,
-            equal_p=adjusted,
-            seeds_to_decide=float(needed["seeds"][i]) if tested[i] else NAN,
-            problems_to_decide=float(needed["problems"][i]) if tested[i] else NAN,
-        )
-        for i, (pair, adjusted) in enumerate(zip(family, holm(p.tolist()), strict=True))
-    ]
-
-
-def letter_table(
-    groups: Sequence[ScoredGroup], differences: Sequence[PairedDifference]
-) -> pd.DataFrame:
-    """Return letters.csv: label, metric, mean, letters, best first in each metric.
-
-    A group on which the metric was not measured has no row. A metric without any test, as with one
-    seed, has none.
-    """
-    rows = []
-    for metric in dict.fromkeys(difference.metric for difference in differences):
-        pairs = [pair for pair in differences if pair.metric == metric]
-        if not any(pair.adjusted_p == pair.adjusted_p for pair in pairs):
+        if margin is None or not metric.startswith("pass@"):
             continue
-        means = {g.label: mean_score(g, metric) for g in groups if metric in g.grids}
-        order = sorted((x for x in means if means[x] == means[x]), key=lambda x: -means[x])
-        shown = letters(order, [(pair.a, pair.b) for pair in pairs if pair.separated])
-        rows += [(label, metric, means[label], shown[label]) for label in order]
-    return pd.DataFrame(rows, columns=["label", "metric", "mean", "letters"])
+        estimates = Estimate.stack([differences[i].estimate for i in places])
+        tested = np.array([differences[i].seeds > 1 for i in places])
+        p = holm(np.where(tested, equality_p_values(estimates, margin), NAN).tolist())
+        needed = resources_to_decide(estimates, margin, len(places))
+        seeds, problems = (np.where(tested, needed[w], NAN) for w in ("seeds", "problems"))
+        for j, i in enumerate(places):
+            added[i] = replace(
+                differences[i],
+                margin=margin,
+                equal_p=p[j],
+                seeds_to_decide=float(seeds[j]),
+                problems_to_decide=float(problems[j]),
+            )
+    return added
 
-
-def letters(order: Sequence[str], separated: Collection[tuple[str, str]]) -> dict[str, str]:
-    """Return label → letters, "a" for the first of `order`; `separated` are pairs of labels.
-
-    Insert and absorb: all begin with one letter. A separated pair that shares a letter splits it in
-    two, one without each of the pair; a letter whose groups all share another one is dropped.
-    """
-    shared = [frozenset(order)]
-    for a, b in separated:
-        split: list[frozenset[str]] = []
-        for members in shared:
-            split += [members - {a}, members - {b}] if {a, b} <= members else [members]
-        distinct = list(dict.fromkeys(split))
-        shared = [one for one in distinct if not any(one < other for other in distinct)]
-    place = {label: i for i, label in enumerate(order)}
-    shared.sort(key=lambda members: sorted(place[label] for label in members))
-    names = dict(zip(shared, _names(len(shared)), strict=True))
-    return {label: "".join(names[m] for m in shared if label in m) for label in order}
-
-
-def _names(count: int) -> list[str]:
-    """Return a, b, … z, a2, b2, …"""
-    rounds = range(1, count // len(ascii_lowercase) + 2)
-    names = [letter + (str(n) if n > 1 else "") for n in rounds for letter in ascii_lowercase]
-    return names[:count]
-
-
-DRAWS = 100_000  # an adjusted p-value of .05 has a standard error of .0007
-SEED = 0
-MOST_CORRELATION = 0.5
-NOT_LENT = 0.5
 
 # Contrasts.
 
@@ -406,7 +414,7 @@ class ContrastTest:
     def answer(self) -> str:
         """above | below | not decided, against -margin."""
         if not self.p < SIGNIFICANCE:
-            return "not decided"
+            return UNDECIDED
         return "above" if self.pair.difference.mean > -self.margin else "below"
 
 
@@ -447,13 +455,7 @@ def with_contrasts(
     pairs: Sequence[PairedDifference], tested: Sequence[ContrastTest]
 ) -> list[PairedDifference]:
     """Add `contrast_p` to the pairs that were named ahead to differ."""
-    if not tested:
-        return list(pairs)
-    found = {
-        (one.pair.metric, frozenset((one.pair.a, one.pair.b))): one.p
-        for one in tested
-        if not one.margin
-    }
+    found = {(c.pair.metric, frozenset((c.pair.a, c.pair.b))): c.p for c in tested if not c.margin}
     return [
         replace(pair, contrast_p=found.get((pair.metric, frozenset((pair.a, pair.b))), NAN))
         for pair in pairs
@@ -462,23 +464,14 @@ def with_contrasts(
 
 def contrast_table(tested: Sequence[ContrastTest]) -> pd.DataFrame:
     """Return contrasts.csv: a row per contrast and metric; `difference` is a - b."""
-    rows = [
-        {
-            "a": one.pair.a,
-            "b": one.pair.b,
-            "metric": one.pair.metric,
-            "margin": one.margin,
-            "difference": one.pair.difference.mean,
-            "low": one.pair.difference.low,
-            "high": one.pair.difference.high,
-            "p": one.p,
-            "answer": one.answer,
-            "seeds": one.pair.seeds,
-            "problems": one.pair.problems,
-        }
+    table = pd.DataFrame(
+        {"a": one.pair.a, "b": one.pair.b, "metric": one.pair.metric, "margin": one.margin}
+        | _row(one.pair, one.p)
+        | {"answer": one.answer}
         for one in tested
-    ]
-    return pd.DataFrame(rows)
+    )
+    ends = ["seeds", "problems"] if len(table) else []
+    return table[[*table.columns.difference(ends, sort=False), *ends]]
 
 
 # A control.
@@ -560,12 +553,14 @@ def step_down(p: Sequence[float], correlation: np.ndarray) -> list[float]:
     hypothesis. No result is above Holm's. NaN, for a test that could not be made, stays NaN and
     counts in the family.
     """
-    from scipy.special import ndtri
-
     values, count = np.asarray(p, dtype=float), len(p)
     order = np.argsort(values)  # NaN is last
-    sizes = _null_sizes(correlation[np.ix_(order, order)])
-    greatest = np.maximum.accumulate(sizes[:, ::-1], axis=1)[:, ::-1]
+    # Variances of pairs with other seeds or problems may fit no common distribution exactly.
+    sizes, directions = np.linalg.eigh(correlation[np.ix_(order, order)])
+    root = directions * np.sqrt(np.maximum(sizes, 0.0))
+    root /= np.linalg.norm(root, axis=1, keepdims=True)
+    null = np.abs(np.random.default_rng(0).standard_normal((DRAWS, count)) @ root.T)
+    greatest = np.maximum.accumulate(null[:, ::-1], axis=1)[:, ::-1]
     reached = ((greatest >= -ndtri(values[order] / 2)).sum(axis=0) + 1) / (DRAWS + 1)
     adjusted = np.empty(count)
     adjusted[order] = np.maximum.accumulate(
@@ -574,40 +569,10 @@ def step_down(p: Sequence[float], correlation: np.ndarray) -> list[float]:
     return adjusted.tolist()
 
 
-def _null_sizes(correlation: np.ndarray) -> np.ndarray:
-    """Return (DRAWS, comparisons): |standard normal| differences without any true one."""
-    # Variances of pairs with other seeds or problems may fit no common distribution exactly.
-    sizes, directions = np.linalg.eigh(correlation)
-    root = directions * np.sqrt(np.maximum(sizes, 0.0))
-    root /= np.linalg.norm(root, axis=1, keepdims=True)
-    draws = np.random.default_rng(SEED).standard_normal((DRAWS, len(correlation)))
-    return np.abs(draws @ root.T)
-
-
 def control_table(differences: Sequence[PairedDifference]) -> pd.DataFrame:
     """Return control.csv: a row per group and metric; `difference` is group - control."""
     rows = [
-        {
-            "group": pair.a,
-            "control": pair.b,
-            "metric": pair.metric,
-            "difference": pair.difference.mean,
-            "low": pair.difference.low,
-            "high": pair.difference.high,
-            "p": pair.adjusted_p,
-            "seeds": pair.seeds,
-            "problems": pair.problems,
-        }
+        {"group": pair.a, "control": pair.b, "metric": pair.metric} | _row(pair, pair.adjusted_p)
         for pair in differences
     ]
     return pd.DataFrame(rows).join(answer_columns(differences))
-
-
-def find_pair(pairs: Sequence[PairedDifference], a: str, b: str) -> PairedDifference:
-    """Return a - b from pairs of either order. Raises KeyError if there is none."""
-    for pair in pairs:
-        if (pair.a, pair.b) == (a, b):
-            return pair
-        if (pair.a, pair.b) == (b, a):
-            return pair.reversed()
-    raise KeyError((a, b))

@@ -7,8 +7,8 @@ a run without turns counts as a conversation of one answer, so that such a run c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from math import comb
 from typing import NamedTuple
 
@@ -76,7 +76,11 @@ def turn_limit(run: Run) -> int:
 def counts_at(run: Run, step: int) -> pd.DataFrame:
     """Return `count_conversations` of one evaluation: before training, or the run's last."""
     if run.packed:
-        return run.turns[run.turns["step"] == step] if run.turns is not None else _table([])
+        return (
+            run.turns[run.turns["step"] == step]
+            if run.turns is not None
+            else pd.DataFrame(columns=list(COLUMNS))
+        )
     return count_conversations(run.evaluation(step), turn_limit(run))
 
 
@@ -101,76 +105,6 @@ def conversations(samples: pd.DataFrame) -> Iterator[tuple[int, str, Conversatio
             yield step, problem, one
 
 
-@dataclass
-class _Counts:
-    """The counts of one problem in one evaluation of conversations of at most `turns` answers."""
-
-    turns: int
-    conversations: int = 0
-    solved: list[int] = field(default_factory=list)
-    public_known: bool = True
-    passed: int = 0
-    false_stops: int = 0
-    first_passed: int = 0
-    first_passed_right: int = 0
-    mended: int = 0
-    broken: int = 0
-    second: int = 0
-    second_solved: int = 0
-    other_text: int = 0
-    other_form: int = 0
-    right_tokens: list[int] = field(default_factory=list)
-    wrong_tokens: list[int] = field(default_factory=list)
-
-    def add(self, one: Conversation, whole: bool) -> None:
-        solved = [one.right(turn + 1) for turn in range(self.turns)]
-        first, last = solved[0], solved[-1]
-        self.conversations += 1
-        self.solved = [a + b for a, b in zip(self.solved or [0] * self.turns, solved, strict=True)]
-        self.mended += last and not first
-        self.broken += first and not last
-        passed = one.public[-1:] == ["ACCEPTED"]
-        self.public_known &= len(one.public) > 0 and all(one.public)
-        self.passed += passed
-        self.false_stops += passed and not last
-        first_passed = one.public[:1] == ["ACCEPTED"]
-        self.first_passed += first_passed
-        self.first_passed_right += first_passed and first
-        if len(one.programs) > 1:
-            self.second += 1
-            self.second_solved += last
-            self.other_text += one.programs[0] != one.programs[1]
-            if whole:
-                self.other_form += _form(one.programs[0]) != _form(one.programs[1])
-        if whole:
-            (self.right_tokens if last else self.wrong_tokens).append(one.tokens)
-
-    def row(self, whole: bool) -> tuple[int | str, ...]:
-        """Return the columns after step and problem."""
-        known = self.public_known
-        return (
-            self.turns,
-            self.conversations,
-            " ".join(map(str, self.solved)),
-            self.passed if known else UNKNOWN,
-            self.false_stops if known else UNKNOWN,
-            self.first_passed if known else UNKNOWN,
-            self.first_passed_right if known else UNKNOWN,
-            self.mended,
-            self.broken,
-            self.second,
-            self.second_solved,
-            self.other_text,
-            self.other_form if whole else UNKNOWN,
-            " ".join(map(str, self.right_tokens)),
-            " ".join(map(str, self.wrong_tokens)),
-        )
-
-
-def _form(program: str) -> str:
-    return normal_form(program) or program.strip()
-
-
 def count_conversations(samples: pd.DataFrame, turns: int, whole: bool = True) -> pd.DataFrame:
     """Return COLUMNS of evaluation samples: a row for each step and problem.
 
@@ -189,14 +123,50 @@ def count_conversations(samples: pd.DataFrame, turns: int, whole: bool = True) -
 
     Without `whole`, other_form is UNKNOWN and the tokens are empty.
     """
-    cells: dict[tuple[int, str], _Counts] = {}
+    sums: dict[tuple[int, str], Counter[str]] = {}
+    lists: dict[tuple[int, str], dict[str, list[int]]] = {}
+    unknown: dict[tuple[int, str], list[str]] = {}  # counts that were not made
     for step, problem, one in conversations(samples):
-        cells.setdefault((step, problem), _Counts(turns)).add(one, whole)
-    return _table([(*key, *cell.row(whole)) for key, cell in cells.items()])
-
-
-def _table(rows: Sequence[tuple[int | str, ...]]) -> pd.DataFrame:
+        key = step, problem
+        solved = [one.right(turn + 1) for turn in range(turns)]
+        first, last = solved[0], solved[-1]
+        passed, first_passed = (part == ["ACCEPTED"] for part in (one.public[-1:], one.public[:1]))
+        two = one.programs[:2] if len(one.programs) > 1 else None
+        sums.setdefault(key, Counter(conversations=0)).update(
+            conversations=1,
+            passed=passed,
+            false_stops=passed and not last,
+            first_passed=first_passed,
+            first_passed_right=first_passed and first,
+            mended=last and not first,
+            broken=first and not last,
+            second=two is not None,
+            second_solved=two is not None and last,
+            other_text=two is not None and two[0] != two[1],
+            other_form=whole and two is not None and _form(two[0]) != _form(two[1]),
+        )
+        names = ("solved", "right_tokens", "wrong_tokens")
+        of_cell = lists.setdefault(key, {name: [] for name in names})
+        before = of_cell["solved"] or [0] * turns
+        of_cell["solved"] = [a + b for a, b in zip(before, solved, strict=True)]
+        if whole:
+            of_cell["right_tokens" if last else "wrong_tokens"].append(one.tokens)
+        missing = [] if whole else ["other_form"]
+        if not one.public or not all(one.public):
+            missing += ["passed", "false_stops", "first_passed", "first_passed_right"]
+        unknown.setdefault(key, []).extend(missing)
+    rows = [
+        {"step": key[0], "problem": key[1], "turns": turns}
+        | dict(sums[key])
+        | {name: " ".join(map(str, found)) for name, found in lists[key].items()}
+        | dict.fromkeys(unknown[key], UNKNOWN)
+        for key in sums
+    ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _form(program: str) -> str:
+    return normal_form(program) or program.strip()
 
 
 def numbers(texts: pd.Series) -> list[list[int]]:

@@ -26,6 +26,7 @@ MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
 MOST_POINTS = 120  # of a line; a longer one is thinned evenly
 MOST_MARKERS = 24  # points of a line, up to which each has a marker
 MOST_BANDS = 6  # groups with an interval in a panel; the edges of more hide the lines
+MEAN = ("mean", "low", "high")
 ABOVE_ONE = 1.02  # the end of an axis of shares
 FAR = 2.0  # times the range between the 1st and the 99th percentile, beyond which values are cut
 AXES = {  # budget → the words for choosing it, and the axis title
@@ -37,7 +38,6 @@ AXES = {  # budget → the words for choosing it, and the axis title
     "kl_ref": ("distance from the base", "distance from the base: KL in nats per response"),
 }
 COLOURS = ("#0072b2", "#d55e00", "#00875f", "#b8548f", "#2a8fc4", "#b07800")
-BASE_COLOUR = "#5b5b5b"
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "14 4", "4 2 1 2")
 MARKERS = (  # paths around 0, 0, about 10 wide
     "M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0z",
@@ -51,29 +51,12 @@ CROSS = "M-4.6,-3L-3,-4.6L0,-1.6L3,-4.6L4.6,-3L1.6,0L4.6,3L3,4.6L0,1.6L-3,4.6L-4
 
 
 class Style(NamedTuple):
-    """A group's look in every figure: its number gives colour, marker and dash."""
+    """A group's look in every figure; the page's style sheet has a colour for the name."""
 
-    number: int
-    base: bool = False
-
-    @property
-    def name(self) -> str:
-        """The class that the page's style sheet gives a colour."""
-        return "base" if self.base else f"g{self.number % len(COLOURS)}"
-
-    @property
-    def colour(self) -> str:
-        return BASE_COLOUR if self.base else COLOURS[self.number % len(COLOURS)]
-
-    @property
-    def marker(self) -> str:
-        turn = self.number // len(COLOURS)
-        return CROSS if self.base else MARKERS[(self.number + turn) % len(MARKERS)]
-
-    @property
-    def dash(self) -> str:
-        turn = self.number // len(COLOURS)
-        return "4 4" if self.base else DASHES[(self.number + turn) % len(DASHES)]
+    name: str
+    colour: str
+    marker: str
+    dash: str
 
     def swatch(self) -> str:
         """Return the group's line and marker, 34 wide and 14 high."""
@@ -150,15 +133,17 @@ class Panel(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class Figure:
+Choices = list[tuple[str, list[Panel]]]  # a choice of the horizontal axis, and its panels
+
+
+class Figure(NamedTuple):
     """A figure: its caption, the labels it shows, and its panels for each choice of an axis."""
 
     name: str
     title: str
     caption: str
     labels: set[str]
-    choices: list[tuple[str, list[Panel]]]
+    choices: Choices
 
 
 # Panels.
@@ -289,11 +274,21 @@ def group_styles(results: pd.DataFrame, ks: Sequence[int]) -> Styles:
     """Return the style of each group to draw: of many, the MOST_DRAWN with the best pass@k."""
     trained = results[results["step"] > 0]
     best = set(trained.nlargest(MOST_DRAWN, f"pass@{ks[0]}")["label"])
-    groups = [label for label in trained["label"] if label in best]
+    styles = {}
+    for i, label in enumerate(label for label in trained["label"] if label in best):
+        place, turn = i % len(COLOURS), i + i // len(COLOURS)
+        marker, dash = MARKERS[turn % len(MARKERS)], DASHES[turn % len(DASHES)]
+        styles[label] = Style(f"g{place}", COLOURS[place], marker, dash)
     bases = sorted(results.loc[results["step"] == 0, "label"][:3])
-    return {label: Style(i) for i, label in enumerate(groups)} | {
-        label: Style(i, base=True) for i, label in enumerate(bases)
-    }
+    return styles | dict.fromkeys(bases, Style("base", "#5b5b5b", CROSS, "4 4"))
+
+
+def _figure(
+    name: str, title: str, caption: str, labels: Iterable[str], choices: Choices
+) -> Figure | None:
+    """Return the figure; None without a panel."""
+    kept = [(choice, panels) for choice, panels in choices if panels]
+    return Figure(name, title, caption, set(labels), kept) if kept else None
 
 
 def headline_figure(results: pd.DataFrame, ks: Sequence[int], styles: Styles) -> Figure | None:
@@ -301,24 +296,20 @@ def headline_figure(results: pd.DataFrame, ks: Sequence[int], styles: Styles) ->
     x = f"pass@{ks[0]}"
     rows = results[results["label"].isin(list(styles)) & results[x].notna()]
     panels, labels = [], set[str]()
-    for y in dict.fromkeys((f"pass@{ks[-1]}", DISTINCT)):
+    for y in [name for name in (f"pass@{ks[-1]}", DISTINCT) if name != x and len(rows)]:
         part = rows[rows[y].notna()]
-        if y == x or not len(part):
-            continue
-        columns = (*with_ends(y), *with_ends(x)[1:])
-        series = lines(part, x, columns)
-        axes = [
-            Axis(TITLES.get(name, name), 0, min(axis_range([part[f"{name}_high"]])[1], ABOVE_ONE))
-            for name in (x, y)
-        ]
-        panels.append(draw_panel(f"{axes[1].title} against {x}", *axes, series, styles))
-        labels |= set(part["label"])
+        tops = (min(axis_range([part[f"{name}_high"]])[1], ABOVE_ONE) for name in (x, y))
+        axes = [Axis(TITLES.get(n, n), 0, top) for n, top in zip((x, y), tops, strict=True)]
+        series = lines(part, x, (*with_ends(y), *with_ends(x)[1:]))
+        if series:
+            panels.append(draw_panel(f"{axes[1].title} against {x}", *axes, series, styles))
+            labels |= set(part["label"])
     caption = (
-        "One point per group at the end of training, and one for the base, the model before "
-        "training. Further right is better in one try. Further up is better in several tries, or "
-        "means more distinct accepted programs. Bars are 95 % intervals."
+        "One point per group at the end of training, and one for the base. Further right is better "
+        "in one try. Further up is better in several tries, or means more distinct accepted "
+        "programs. Bars are 95 % intervals."
     )
-    return Figure("headline", "At a glance", caption, labels, [("", panels)]) if panels else None
+    return _figure("headline", "At a glance", caption, labels, [("", panels)])
 
 
 def learning_figure(
@@ -326,7 +317,6 @@ def learning_figure(
 ) -> Figure | None:
     """Draw rewards and evaluations during training, against each axis that was recorded."""
     curve, training = (table[table["label"].isin(list(styles))] for table in (curve, training))
-    smoothing = f", mean of {window} steps" if window > 1 else ""
     choices = []
     for x, (choice, _) in AXES.items():
         recorded = curve.dropna(subset=[x])
@@ -340,50 +330,38 @@ def learning_figure(
         if x in X_AXES and "reward_mean" in training and training["reward_mean"].notna().any():
             rewarded = training.dropna(subset=[x])
             series = lines(rewarded, x, with_ends("reward_mean"), markers=False)
-            panels.insert(0, line_panel(f"training reward{smoothing}", x, series, styles))
+            title = f"training reward, mean of {window} steps"
+            panels.insert(0, line_panel(title, x, series, styles))
         choices.append((choice, panels))
     caption = (
-        "From the base model (left) to the end of training. Choose the horizontal axis: two "
-        "algorithms may spend very different budgets in equally many steps. Thin lines: 95 % "
-        "intervals; for the reward on training problems, the range over seeds. Tokens and programs "
-        "include the base model's responses that an algorithm requested."
+        "From the base model to the end of training. Two algorithms may spend very different "
+        "budgets in equally many steps: choose the horizontal axis. Thin lines: 95 % intervals; of "
+        "the reward, the range over seeds. Tokens include those of the base model."
     )
-    return _over_axes("learning", "Learning curves", caption, curve, choices)
-
-
-def _over_axes(
-    name: str,
-    title: str,
-    caption: str,
-    table: pd.DataFrame,
-    choices: list[tuple[str, list[Panel]]],
-) -> Figure | None:
-    return Figure(name, title, caption, set(table["label"]), choices) if choices else None
+    return _figure("learning", "Learning curves", caption, curve["label"], choices)
 
 
 def training_figure(curve: pd.DataFrame, styles: Styles, window: int) -> Figure | None:
     """Draw training.csv, a small panel per metric, against each axis that was recorded."""
-    curve = curve[curve["label"].isin(list(styles))] if len(curve) else curve
-    metrics = [m for m in TRAINING_METRICS if m.name in curve and curve[m.name].notna().any()]
+    curve = curve[curve["label"].isin(list(styles))]
     choices = []
-    for x in X_AXES if metrics else ():
-        if curve[x].notna().any():
-            panels = []
-            for metric in metrics:
-                recorded = curve.dropna(subset=[x, metric.name])
+    for x in X_AXES:
+        panels = []
+        for metric in TRAINING_METRICS if curve[x].notna().any() else ():
+            recorded = curve.dropna(subset=[x, metric.name]) if metric.name in curve else ()
+            if len(recorded):
                 series = lines(recorded, x, with_ends(metric.name), markers=False)
                 low, high = robust_bounds(recorded[metric.name].to_numpy(float), len(series))
                 bounds = max(metric.low, low), min(metric.high, high)
                 panels.append(line_panel(metric.title, x, series, styles, SMALL, bounds))
-            choices.append((AXES[x][0], panels))
-    smoothing = f"Each line is a mean over the last {window} steps. " if window > 1 else ""
+        choices.append((AXES[x][0], panels))
     caption = (
-        f"{smoothing}Lines are means over seeds. Thin lines: the range over seeds, not an "
-        "interval. docs/reference/run-folder.md explains the columns. Losses of different "
-        "algorithms have different scales. Where few values would flatten a panel, its axis ends "
-        "near the 99th percentile of all groups' values, or begins near the first."
+        f"Means over seeds and over the last {window} steps; thin lines: the range over seeds. "
+        "docs/reference/run-folder.md explains the columns. Losses of different algorithms have "
+        "different scales. Where few values would flatten a panel, its axis ends near the 99th "
+        "percentile of all groups' values, or begins near the first."
     )
-    return _over_axes("training", "Training curves", caption, curve, choices)
+    return _figure("training", "Training curves", caption, curve["label"], choices)
 
 
 def robust_bounds(values: np.ndarray, lines: int) -> tuple[float, float]:
@@ -410,18 +388,15 @@ def robust_bounds(values: np.ndarray, lines: int) -> tuple[float, float]:
 def pass_at_k_figure(table: pd.DataFrame, styles: Styles) -> Figure | None:
     """Draw pass@k against k, with the base."""
     table = table[table["label"].isin(list(styles))]
-    if not len(table):
-        return None
-    x = Axis("k, programs per problem", 0.5, int(table["k"].max()) + 0.5, whole=True)
+    x = Axis("k, programs per problem", 0.5, table["k"].max() + 0.5, whole=True)
     y = Axis("pass@k", 0, min(axis_range([table["high"]])[1], ABOVE_ONE))
-    title = "pass@k: at least one of k programs is right"
-    panel = draw_panel(title, x, y, lines(table, "k", ("mean", "low", "high")), styles)
+    series, title = lines(table, "k", MEAN), "pass@k: at least one of k programs is right"
+    panels = [draw_panel(title, x, y, series, styles)] if series else []
     caption = (
-        "Chance that at least one of k programs solves a problem. A steep line gains from more "
-        "tries. Where a trained model's line meets the base's, training only made likelier what "
-        "the base could already solve. Thin lines: 95 % intervals."
+        "A steep line gains from more tries. Where a trained model's line meets the base's, "
+        "training only made likelier what the base could already solve. Thin lines: 95 % intervals."
     )
-    return Figure("pass_at_k", "More tries", caption, set(table["label"]), [("", [panel])])
+    return _figure("pass_at_k", "More tries", caption, table["label"], [("", panels)])
 
 
 def fit_figure(fits: Sequence[CurveFit], styles: Styles) -> Figure | None:
@@ -443,14 +418,12 @@ def fit_figure(fits: Sequence[CurveFit], styles: Styles) -> Figure | None:
         (AXES[x][0], [line_panel(metric, x, series, styles) for metric, series in found.items()])
         for x, found in by_panel.items()
     ]
-    labels = {one.label for found in by_panel.values() for part in found.values() for one in part}
+    labels = [one.measured.label for one in fits if one.curve is not None]
     caption = (
-        "Curves fitted to the evaluations (markers), R0 + (A − R0) / (1 + (C_mid / C)^B) over the "
-        "budget C, drawn up to twice the budget spent, with 95 % intervals over seeds and "
-        "problems. Beyond the markers they are predictions."
+        "Curves fitted to the evaluations (markers), drawn up to twice the budget spent, with 95 % "
+        "intervals over seeds and problems. Beyond the markers they are predictions."
     )
-    title = "What more budget would bring"
-    return Figure("fits", title, caption, labels, choices) if choices else None
+    return _figure("fits", "What more budget would bring", caption, labels, choices)
 
 
 def turn_figure(curve: pd.DataFrame, styles: Styles) -> Figure | None:
@@ -459,20 +432,19 @@ def turn_figure(curve: pd.DataFrame, styles: Styles) -> Figure | None:
     choices = []
     for x in X_AXES if len(curve) else ():
         recorded = curve.dropna(subset=[x])
-        if (recorded["step"] > 0).any():
-            panels = []
-            for turn, part in recorded.groupby("turn"):
-                title = "first answer" if turn == 1 else f"in {turn} answers"
-                series = lines(part, x, ("mean", "low", "high"))
-                panels.append(line_panel(title, x, series, styles))
-            choices.append((AXES[x][0], panels))
+        trained = (recorded["step"] > 0).any()
+        panels = [
+            line_panel(f"solved in {turn} answers", x, lines(part, x, MEAN), styles)
+            for turn, part in (recorded.groupby("turn") if trained else ())
+        ]
+        choices.append((AXES[x][0], panels))
     caption = (
-        "Share of conversations that are solved with at most so many answers, at each evaluation. "
-        "Where the lines of more answers rise and that of the first one does not, further answers "
-        "gained. Arms with withheld or foreign feedback show whether reading it did that. Thin "
-        "lines: 95 % intervals."
+        "Share of conversations that are solved with at most so many answers. Where the lines of "
+        "more answers rise and that of one does not, further answers gained. Arms with withheld or "
+        "foreign feedback show whether reading it did that. Thin lines: 95 % intervals."
     )
-    return _over_axes("turns", "Solve rate by turn", caption, curve, choices)
+    labels = curve["label"] if len(curve) else ()
+    return _figure("turns", "Solve rate by turn", caption, labels, choices)
 
 
 # The figures as files for papers and slides.

@@ -128,8 +128,10 @@ def contrast_statements(contrasts: Sequence[ContrastTest]) -> list[str]:
 
 
 def contrast_phrase(one: ContrastTest) -> str:
-    """Say what a decided contrast found: "a above b", or "a less than 0.05 below b"."""
+    """Say what a contrast found: "a above b", "a less than 0.05 below b", or not decided."""
     a, b = one.pair.a, one.pair.b
+    if one.answer == UNDECIDED:
+        return f"{a} and {b} not decided"
     if not one.margin:
         return f"{a} {one.answer} {b}"
     amount = "less" if one.answer == "above" else "more"

@@ -2,10 +2,8 @@
 
 A seed is one trained model that answers every problem. Its training randomness is shared by all
 problems, and a problem's difficulty is shared by all seeds. The design is crossed, with both drawn
-at random.
-
-The mean's variance has two parts, estimated by the mean squares of a two-way layout (Searle,
-Casella and McCulloch 1992, ch. 4):
+at random. The mean's variance has two parts, estimated by the mean squares of a two-way layout
+(Searle, Casella and McCulloch 1992, ch. 4):
 
 - That of the problems, including what is drawn anew for each pair of seed and problem (the
   samples). It shows in the spread over problems of the mean over seeds.
@@ -13,14 +11,18 @@ Casella and McCulloch 1992, ch. 4):
 
 The half-width of an interval is √(t²_{S-1} · seeds + t²_{n-1} · problems). Each part has the
 quantile of its own degrees of freedom, as in Howe (1974, J. Am. Stat. Assoc. 69) for a sum of two
-estimates. `python -m tests.analysis.simulation` checks its coverage: at 3 and 5 seeds it
-covers the truth in 93 to 97 of 100 cases for groups, in 95 to 98 for differences, whose spread over
-seeds is moderated (`analysis.stats.moderation`). A percentile bootstrap over 3
-seeds and a t-interval with Satterthwaite's degrees of freedom are too narrow, the more so the more
-seeds differ.
+estimates. A percentile bootstrap over 3 seeds and a t-interval with Satterthwaite's degrees of
+freedom are too narrow, the more so the more seeds differ. tests/analysis/test_intervals.py
+checks the coverage. Ratios (a mean weighted by accepted programs, or over the problems on which it
+is defined) enter by their first-order terms. Problems count by Kish's effective number.
 
-Ratios (a mean weighted by accepted programs, or over the problems on which it is defined) enter by
-their first-order terms. Problems count by Kish's effective number.
+**Moderation.** With S seeds an arm's own variance has S - 1 degrees of freedom: at three seeds no
+test that uses it alone survives a correction for many pairs. The arms of one experiment share the
+causes of their spread, so in differences each arm's variance is shrunk towards what all have in
+common (empirical Bayes, as limma does for genes: Smyth 2004, Stat. Appl. Genet. Mol. Biol. 3). Two
+guards keep the family-wise error: an arm whose variance is far above the common one keeps its own,
+and the common variance, itself estimated from these arms, counts for at most MOST_FREEDOM degrees
+of freedom per other arm.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import chdtri, digamma, fdtrc, polygamma, stdtrit
 
 from analysis.metrics import metric_bounds
 from analysis.scores import ScoreGrid
@@ -100,8 +104,6 @@ class Estimate:
 
     def quantile_distance(self, quantile: Numbers) -> np.ndarray:
         """Return the distance from `mean` up to the quantile, by Howe's formula."""
-        from scipy.special import stdtrit
-
         freedom = np.maximum(self.seed_freedom, 1)
         t_seeds = np.where(self.seeds > 1, stdtrit(freedom, quantile), 0.0)
         with np.errstate(invalid="ignore"):
@@ -196,13 +198,7 @@ def interval(
     weights = np.ones_like(values) if weights is None else np.atleast_2d(weights).astype(float)
     if values.shape != weights.shape:
         raise ValueError(f"values {values.shape} and weights {weights.shape} differ in shape")
-    return to_interval(estimate(seed_means(values, weights)), bounds, level)
-
-
-def to_interval(
-    scalar: Estimate, bounds: tuple[float, float] = (-np.inf, np.inf), level: float = LEVEL
-) -> Interval:
-    """Return the interval of one scalar estimate."""
+    scalar = estimate(seed_means(values, weights))
     mean, half = float(scalar.mean), float(scalar.half_width(level))
     if np.isnan(half):
         return Interval(mean, float("nan"), float("nan"))
@@ -249,9 +245,9 @@ def performance_profile(values: np.ndarray, thresholds: np.ndarray) -> np.ndarra
     return 1 - np.searchsorted(ordered, thresholds, side="right") / ordered.size
 
 
-WILD = 0.1  # an arm's variance that chance would exceed less often is its own matter
+OUTLIER_P = 0.1  # an arm's variance that chance would exceed less often is its own matter
 MOST_FREEDOM = 0.15
-LUCKY = 0.01  # a variance that is smaller than so many by chance says no more than this
+FLOOR_P = 0.01  # a variance that is smaller than so many by chance says no more than this
 
 
 def moderate(variances: np.ndarray, freedom: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -268,10 +264,10 @@ def moderate(variances: np.ndarray, freedom: np.ndarray) -> tuple[np.ndarray, np
     common, common_freedom = _common(own, d)
     shrunk = (common_freedom * common + d * own) / (common_freedom + d)
     total = np.minimum(common_freedom + d, d.sum())
-    wild = _chance_above(own / common, d, common_freedom) < WILD
+    outlier = fdtrc(d, common_freedom, own / common) < OUTLIER_P
     moderated, moderated_freedom = variances.astype(float), freedom.astype(float)
-    moderated[known] = np.where(wild, own, shrunk)
-    moderated_freedom[known] = np.where(wild, d, total)
+    moderated[known] = np.where(outlier, own, shrunk)
+    moderated_freedom[known] = np.where(outlier, d, total)
     return moderated, moderated_freedom
 
 
@@ -280,35 +276,19 @@ def _common(own: np.ndarray, d: np.ndarray) -> tuple[float, float]:
 
     The moments of log variances: Smyth 2004, section 6.2.
     """
-    from scipy.special import chdtri, digamma, polygamma
-
     # Seeds may agree by chance to the last sample: log 0 would say that the arms differ greatly.
-    floor = np.median(own[own > 0]) * chdtri(d, 1 - LUCKY) / d
+    floor = np.median(own[own > 0]) * chdtri(d, 1 - FLOOR_P) / d
     logs = np.log(np.maximum(own, floor))
     logs = logs - digamma(d / 2) + np.log(d / 2)
     excess = float(logs.var(ddof=1) - polygamma(1, d / 2).mean())
     most = MOST_FREEDOM * (len(own) - 1)
     if excess <= 0:  # the arms differ no more than by chance
         return float(own.mean()), most
-    worth = 2 * _inverse_trigamma(excess)
+    # The worth d has trigamma(d/2) = excess. As 1/y < trigamma(y) < 1/y + 1/y², d/2 lies between:
+    least, most_y = 1 / excess, (1 + np.sqrt(1 + 4 * excess)) / (2 * excess)
+    worth = 2 * float(brentq(lambda y: polygamma(1, y) - excess, least, most_y))
     common = np.exp(logs.mean() + digamma(worth / 2) - np.log(worth / 2))
     return float(common), min(worth, most)
-
-
-def _inverse_trigamma(value: float) -> float:
-    """Return y with trigamma(y) = value > 0."""
-    from scipy.optimize import brentq
-    from scipy.special import polygamma
-
-    # 1/y < trigamma(y) < 1/y + 1/y², so y lies between 1/value and the root of the right side.
-    high = (1 + np.sqrt(1 + 4 * value)) / (2 * value)
-    return float(brentq(lambda y: polygamma(1, y) - value, 1 / value, high))
-
-
-def _chance_above(ratio: np.ndarray, d: np.ndarray, common_freedom: float) -> np.ndarray:
-    from scipy.special import fdtrc
-
-    return fdtrc(d, common_freedom, ratio)
 
 
 def seed_spread(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """The metrics reported of a model: names, titles, meanings and bounds.
 
-Each metric has one value and one weight per problem (`analysis.metrics.scores`). The reported
+Each metric has one value and one weight per problem (`analysis.scores`). The reported
 number, for which intervals are given, is the weighted mean over problems.
 """
 
@@ -34,27 +34,6 @@ class Metric:
     meaning: str
 
 
-def pass_metric(k: int) -> Metric:
-    """Return the definition of pass@k."""
-    meaning = (
-        f"Chance that at least one of {k} samples is accepted; unbiased estimate (Chen et al. "
-        "2021, eq. 1), mean over problems."
-    )
-    if k == 1:
-        meaning = "Share of samples that are accepted, mean over problems."
-    return Metric(f"pass@{k}", f"pass@{k}", meaning)
-
-
-def distinct_metric(k: int) -> Metric:
-    """Return the definition of distinct_accepted@k."""
-    meaning = (
-        f"Expected number of distinct accepted programs among {k} samples, by normal form of the "
-        "syntax tree; unbiased. Defined on every problem, solved or not, so all groups are "
-        "averaged over the same problems. Mean over problems."
-    )
-    return Metric(f"{DISTINCT_ACCEPTED}{k}", f"distinct accepted of {k}", meaning)
-
-
 def at_temperature(name: str, temperature: float) -> str:
     """Return the name, or the title, of a metric at a further temperature: pass@10 (T=1)."""
     return f"{name}{FURTHER}{temperature:g})"
@@ -83,7 +62,22 @@ def reported_metrics(ks: Sequence[int]) -> tuple[Metric, ...]:
 
     There is no distinct_accepted@1: one accepted sample is one distinct program, as in pass@1.
     """
-    return (*map(pass_metric, ks), *(distinct_metric(k) for k in ks if k > 1), *DIVERSITY)
+    passed = (
+        "Chance that one of k samples is accepted (Chen et al. 2021, eq. 1), mean over problems."
+    )
+    distinct = (
+        "Expected number of distinct accepted programs among k samples, by normal form; unbiased. "
+        "Defined on every problem, solved or not. Mean over problems."
+    )
+    return (
+        *(Metric(f"pass@{k}", f"pass@{k}", passed) for k in ks),
+        *(
+            Metric(f"{DISTINCT_ACCEPTED}{k}", f"distinct accepted of {k}", distinct)
+            for k in ks
+            if k > 1
+        ),
+        *DIVERSITY,
+    )
 
 
 DIVERSITY = (
@@ -91,34 +85,32 @@ DIVERSITY = (
         DISTINCT,
         f"distinct of {DRAWN}",
         f"Expected share of distinct programs among {DRAWN} accepted ones drawn from a problem's "
-        "samples (rarefaction, Hurlbert 1971), by normal form of the syntax tree. Comparable "
-        f"between models with different pass@1. Mean over problems with at least {DRAWN} accepted "
-        "samples, which are the easier ones for a weak model.",
+        "samples (rarefaction, Hurlbert 1971), by normal form. Comparable between models with "
+        f"different pass@1. Mean over problems with at least {DRAWN} accepted samples.",
     ),
     Metric(
         "distinct_ratio",
         "distinct / accepted",
-        "Distinct programs / accepted programs, both counted within problems and summed over them. "
-        "Falls as more samples are accepted, so it flatters weak models.",
+        "Distinct / accepted programs, both counted within problems and summed over them. Falls as "
+        "more samples are accepted, so it flatters weak models.",
     ),
     Metric(
         "edit_distance",
         "edit distance",
-        "Mean token edit distance between two accepted programs of a problem, over the longer "
-        "one's length, after normalisation; 0 where they are the same. Mean over problems with at "
-        "least 2 accepted samples.",
+        "Mean token edit distance between two accepted programs of a problem, normalised by the "
+        "longer one. Mean over problems with at least 2 accepted samples.",
     ),
     Metric(
         "distinct_2",
         "distinct-2",
-        "Distinct pairs of adjacent program tokens / all of them, over all samples of a problem, "
-        "right or wrong (Li et al. 2016). Mean over problems.",
+        "Distinct / all pairs of adjacent program tokens, over all samples of a problem, right or "
+        "wrong (Li et al. 2016). Mean over problems.",
     ),
     Metric(
         "token_entropy",
         "token entropy",
-        "Entropy in nats of the model's own next-token distribution, at temperature 1 without "
-        "top-p, mean over all sampled tokens.",
+        "Entropy in nats of the model's own next-token distribution at temperature 1, mean over "
+        "all sampled tokens.",
     ),
 )
 PARTIAL = (DISTINCT, "edit_distance")  # defined only where enough samples are accepted

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from analysis.groups import (
     settings_of,
 )
 from analysis.metrics import at_temperature
-from analysis.packed import counted
+from analysis.packed import is_counted
 from analysis.pass_at_k import KS
 from analysis.runs import Run
 from analysis.scores import (
@@ -57,7 +57,7 @@ class ScoredGroup(Protocol):
 class EvaluatedModel:
     """A row of the result table: a base model, or a group at its last evaluation.
 
-    `scores` has `analysis.metrics.scores.scores` of each run; of a packed one, those that follow
+    `scores` has `analysis.scores.scores` of each run; of a packed one, those that follow
     from counts.
     """
 
@@ -86,7 +86,7 @@ class EvaluatedModel:
 
     @cached_property
     def counts(self) -> list[pd.DataFrame]:
-        """`analysis.metrics.scores.verdict_counts` of each run."""
+        """`analysis.scores.verdict_counts` of each run."""
         return [counts_at_step(run, self.step) for run in self.runs]
 
     def counts_of(self, metric: str) -> list[pd.DataFrame]:
@@ -120,22 +120,12 @@ class EvaluatedModel:
 
 def common_problems(models: Sequence[EvaluatedModel], metric: str) -> frozenset[str]:
     """Return the problems on which the metric is defined for all trained models, in some seed."""
-    grids = [model.grids.get(metric) for model in models if not model.is_base]
-    defined = [
-        {grid.problems[column] for column in np.flatnonzero(grid.weights.sum(axis=0))}
-        if grid
-        else set[str]()
-        for grid in grids
-    ]
-    return frozenset(set.intersection(*defined)) if defined else frozenset()
-
-
-class _Evaluation(NamedTuple):
-    """A model whose scores are not yet computed."""
-
-    label: str
-    step: int
-    runs: tuple[Run, ...]
+    common: set[str] | None = None
+    for grid in (model.grids.get(metric) for model in models if not model.is_base):
+        columns = np.flatnonzero(grid.weights.sum(axis=0)) if grid else ()
+        defined = {grid.problems[column] for column in columns} if grid else set()
+        common = defined if common is None else common & defined
+    return frozenset(common or ())
 
 
 def evaluated_models(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[EvaluatedModel]:
@@ -143,28 +133,24 @@ def evaluated_models(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[Ev
 
     There is one base for each model, task, evaluation and judge.
     """
-    trained = [_Evaluation(g.label, g.last_step, g.complete) for g in groups if g.last_step > 0]
-    return _score([*_base_evaluations(groups), *trained], ks)
-
-
-def base_models(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[EvaluatedModel]:
-    """Return the models at step 0; runs that share a base and a seed share its samples too."""
-    return _score(_base_evaluations(groups), ks)
-
-
-def _score(evaluations: Sequence[_Evaluation], ks: Sequence[int]) -> list[EvaluatedModel]:
-    runs = [(run, e.step) for e in evaluations for run in e.runs]
-    samples = [run.evaluation(step) for run, step in runs]
-    further = [run.further_evaluations(step) for run, step in runs]
-    by_run = zip(runs, scores_at_temperatures(samples, further, ks), strict=True)
-    scores = iter([counted(found) if run.packed else found for (run, _), found in by_run])
+    trained = [(g.label, g.last_step, g.complete) for g in groups if g.last_step > 0]
+    evaluations = [*_base_evaluations(groups), *trained]
+    pairs = [(run, step) for _, step, runs in evaluations for run in runs]
+    samples = [run.evaluation(step) for run, step in pairs]
+    further = [run.further_evaluations(step) for run, step in pairs]
+    scored = scores_at_temperatures(samples, further, ks)
+    scores = iter(
+        {name: score for name, score in found.items() if not run.packed or is_counted(name)}
+        for (run, _), found in zip(pairs, scored, strict=True)
+    )
     return [
-        EvaluatedModel(e.label, e.step, e.runs, tuple(ks), list(islice(scores, len(e.runs))))
-        for e in evaluations
+        EvaluatedModel(label, step, runs, tuple(ks), list(islice(scores, len(runs))))
+        for label, step, runs in evaluations
     ]
 
 
-def _base_evaluations(groups: Sequence[Group]) -> list[_Evaluation]:
+def _base_evaluations(groups: Sequence[Group]) -> list[tuple[str, int, tuple[Run, ...]]]:
+    """Return label, step 0 and runs of each base; one run stands for all of a seed."""
     bases: dict[str, tuple[Settings, dict[int | None, Run]]] = {}
     for run in (run for group in groups for run in group.runs if 0 in run.evaluated_steps):
         settings = base_settings(run)
@@ -174,38 +160,19 @@ def _base_evaluations(groups: Sequence[Group]) -> list[_Evaluation]:
         # Of runs that share a base's samples, one with all further temperatures stands for them.
         if not known or len(known.further_evaluations(0)) <= len(run.further_evaluations(0)):
             by_seed[run.seed] = run
-    variants = _without_redundant_paths([settings for settings, _ in bases.values()])
+    variants = [settings for settings, _ in bases.values()]
+    models = [{k: v for k, v in one.items() if k.startswith("model.")} for one in variants]
+    unplaced = [{k: v for k, v in one.items() if k != "model.path"} for one in models]
+    if len(set(map(canonical_json, unplaced))) == len(set(map(canonical_json, models))):
+        # The path says nothing that the other keys of the model do not say.
+        variants = [{k: v for k, v in one.items() if k != "model.path"} for one in variants]
     names = [{"model.name": settings.get("model.name")} for settings in variants]
     if len({str(name) for name in names}) == len(names):
         variants = names  # they say most, and other keys differ with them
     labels = distinct_labels("base", variants)
-    evaluations = [
-        _Evaluation(label, 0, tuple(by_seed.values()))
-        for label, (_, by_seed) in zip(labels, bases.values(), strict=True)
-    ]
-    return sorted(evaluations, key=lambda evaluation: natural_sort_key(evaluation.label))
-
-
-def _without_redundant_paths(variants: Sequence[Settings]) -> Sequence[Settings]:
-    """Drop `model.path` if the other keys of `model` separate all models."""
-
-    def distinct_models(ignored: str = "") -> int:
-        return len(
-            {
-                canonical_json(
-                    [
-                        (key, canonical_json(value))
-                        for key, value in settings.items()
-                        if key.startswith("model.") and key != ignored
-                    ]
-                )
-                for settings in variants
-            }
-        )
-
-    if distinct_models(ignored="model.path") < distinct_models():
-        return variants
-    return [{k: v for k, v in settings.items() if k != "model.path"} for settings in variants]
+    by_label = zip(labels, (tuple(by_seed.values()) for _, by_seed in bases.values()), strict=True)
+    evaluations = [(label, 0, runs) for label, runs in by_label]
+    return sorted(evaluations, key=lambda evaluation: natural_sort_key(evaluation[0]))
 
 
 def base_settings(run: Run) -> Settings:
@@ -226,29 +193,14 @@ def base_settings(run: Run) -> Settings:
 def common_ks(runs: Sequence[Run]) -> tuple[tuple[int, ...], list[str]]:
     """Return the k of pass@k that all runs have in `eval.k` and enough samples for, and notes.
 
-    A note explains each k that is left out. Without a common k, the result is k = 1.
+    A note names the k that are left out. Without a common k, the result is k = 1.
     """
-    runs = [run for run in runs if len(run.evals)]
-    configured = {run: set(run.ks) for run in runs}
-    estimable = {
-        run: {k for k in configured[run] if k <= samples_per_problem(run.evals)} for run in runs
-    }
-    notes = []
-    for k in sorted(set().union(*configured.values())):
-        short = [run for run in runs if k in configured[run] - estimable[run]]
-        if short:
-            most = max(samples_per_problem(run.evals) for run in short)
-            notes.append(
-                f"pass@{k} is left out: {join_names([run.name for run in short])} asked for it "
-                f"(eval.k) with only {most} samples per problem."
-            )
-    common = set.intersection(*estimable.values()) if estimable else set()
-    unshared = sorted(set().union(*estimable.values()) - common)
-    if unshared:
-        names = join_names([f"pass@{k}" for k in unshared])
-        are = "is" if len(unshared) == 1 else "are"
-        notes.append(f"The runs differ in eval.k; {names} {are} not in all of them and left out.")
-    return tuple(sorted(common)) or (1,), notes
+    evaluated = [(run.ks, samples_per_problem(run.evals)) for run in runs if len(run.evals)]
+    wanted = sorted({k for ks, _ in evaluated for k in ks})
+    common = [k for k in wanted if all(k in ks and k <= most for ks, most in evaluated)]
+    left = join_names([f"pass@{k}" for k in wanted if k not in common] or [""])
+    why = "not all runs have it in eval.k and as many samples per problem"
+    return tuple(common) or (1,), [f"{left} is left out: {why}."] if left else []
 
 
 def samples_per_problem(samples: pd.DataFrame) -> int:

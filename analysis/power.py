@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+from scipy.special import gammaln, xlogy
 
 from analysis.intervals import LEVEL, Estimate, Numbers
 from analysis.pass_at_k import pass_at_k
@@ -74,8 +75,6 @@ def sampling_variance(accepted: np.ndarray, samples: np.ndarray, k: int) -> np.n
 
 def _binomials(n: int) -> np.ndarray:
     """Return (n + 1, n + 1): row c has the probabilities of 0 … n of n at success rate c/n."""
-    from scipy.special import gammaln, xlogy
-
     c = np.arange(n + 1)
     rate = c[:, None] / n
     log_binomial = gammaln(n + 1) - gammaln(c + 1) - gammaln(n - c + 1)

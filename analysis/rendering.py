@@ -17,11 +17,10 @@ from analysis.budgets import AREA, BUDGET_TITLES, PHASE_TITLES
 from analysis.findings import Finding
 from analysis.intervals import grid_interval, interval_columns
 from analysis.markdown import table as markdown_table
-from analysis.metrics import DISTINCT, TITLES, Metric, further_metrics, reported_metrics
+from analysis.metrics import TITLES, further_metrics, reported_metrics
 from analysis.models import common_ks, samples_per_problem
 from analysis.runs import RunError, load_run
 from analysis.scores import scores_at_temperatures, stack_seeds
-from analysis.turns import TURN_TITLES
 from envs.readable import readable
 
 NOTHING = "–"
@@ -135,13 +134,17 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def result_cells(
-    results: pd.DataFrame, ks: Sequence[int], temperature: float | None = None
+    results: pd.DataFrame,
+    ks: Sequence[int],
+    temperature: float | None = None,
+    but: Sequence[str] = (),
 ) -> Cells:
-    """Return table.csv as cells, at a further temperature if given, without unmeasured rows."""
-    metrics: tuple[Metric, ...] = reported_metrics(ks)
-    if temperature is not None:
-        metrics = further_metrics(ks, [temperature])
-    metrics = tuple(metric for metric in metrics if results[metric.name].notna().any())
+    """Return table.csv as cells, at a further temperature if given, without unmeasured rows.
+
+    `but`: metrics that are left out.
+    """
+    every = reported_metrics(ks) if temperature is None else further_metrics(ks, [temperature])
+    metrics = [m for m in every if m.name not in but and results[m.name].notna().any()]
     rows = [
         [row["label"], str(row["seeds"]), str(row["step"])]
         + [with_interval(row, metric.name) for metric in metrics]
@@ -180,8 +183,8 @@ def metric_cells(table: pd.DataFrame, metrics: Sequence[str], extra: str = "") -
 
     labels = dict.fromkeys(label for label, metric in by_cell if metric in shown)
     rows = [[label, *(cell(by_cell.get((label, metric))) for metric in shown)] for label in labels]
-    titles = TITLES | TURN_TITLES
-    return ["", *(titles.get(metric, metric) for metric in shown)], rows
+    titles = [TITLES.get(metric, metric.replace("_", " ")) for metric in shown]
+    return ["", *titles], rows
 
 
 def equal_budget_cells(table: pd.DataFrame, metrics: Sequence[str]) -> list[tuple[str, Cells]]:
@@ -306,24 +309,6 @@ def latex_table(cells: Cells, caption: str) -> str:
     layout = "l" + "r" * (len(heading) - 1)
     safe = readable(caption).replace("%", "\\%").replace("_", "\\_").replace("&", "\\&")
     return style.to_latex(caption=safe, column_format=layout, hrules=True).rstrip()
-
-
-def terminal_table(results: pd.DataFrame, ks: Sequence[int]) -> Table:
-    """Return the main metrics as a rich table, with short intervals below the means."""
-    names = [f"pass@{k}" for k in ks] + [DISTINCT, "edit_distance"]
-    names = [name for name in names if results[name].notna().any()]
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("", overflow="fold")  # labels may be broken into lines, numbers not
-    for heading in ("step", "seeds", *(TITLES.get(name, name) for name in names), "/ base"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in records(results):
-        cells = [
-            f"{number(row[n])}\n[dim]{ends(row[f'{n}_low'], row[f'{n}_high'], 2)[1:-1]}[/dim]"
-            for n in names
-        ]
-        counts = (str(row["step"]), str(row["seeds"]))
-        table.add_row(Text(row["label"]), *counts, *cells, number(row.get("gain"), 2))
-    return table
 
 
 def before_after_table(run_folder: str | Path) -> Table:

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
-from rich.console import Console
 
 from analysis.compute import cores, process_pool
 from analysis.experiment import UNPLANNED, Plan, read_experiment
+from analysis.markdown import table as markdown_table
 from analysis.packed import experiment_of_packed
 from analysis.page import build_section, write_report
-from analysis.rendering import Section, finding_lines, terminal_table
+from analysis.rendering import Section, finding_lines, result_cells
 from analysis.runs import FILES, RunError, experiment_of, find_runs, is_packed
 from envs.command_line import (
     did_you_mean,
@@ -44,6 +44,7 @@ Each experiment (the runs of one `name`) is reported separately. A packed study,
 docs/results/study-mini, is one too, with the margin and the control of its file; it has no
 programs. docs/reference/statistics.md explains the files.
 """
+NOT_PRINTED = ("distinct_ratio", "distinct_2", "token_entropy")  # metrics
 MIN_PARALLEL = 100  # runs from which worker processes pay
 
 
@@ -114,21 +115,16 @@ def check_out(out: Path) -> None:
 
 
 def print_report(sections: Sequence[Section], skipped: Sequence[str], out: Path) -> None:
-    """Print the findings, the main table and the caveats of each section, and the page's path."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.width, 120)
+    """Print the findings, the main metrics and the caveats of each section, and the page's path."""
     for section in sections:
-        if len(sections) > 1:
-            console.rule(section.name, align="left", style="dim")
-        for line in finding_lines(section.findings):
-            console.print(readable(line), markup=False)
+        lines = [f"## {section.name}"] if len(sections) > 1 else []
+        lines += finding_lines(section.findings)
         if len(section.results):
-            console.print(terminal_table(section.results, section.ks))
-        for sentence in section.notes:
-            console.print(f"note: {readable(sentence)}", markup=False)
+            cells = result_cells(section.results, section.ks, but=NOT_PRINTED)
+            lines += ["", markdown_table(*cells), ""]
+        print(readable("\n".join([*lines, *(f"note: {sentence}" for sentence in section.notes)])))
     for sentence in skipped:
-        console.print(f"note: {readable(sentence)}", markup=False)
+        print(f"note: {readable(sentence)}")
     print(f"report: {out / 'report.html'}")
 
 

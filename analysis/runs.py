@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import yaml
 
 from analysis.pass_at_k import KS
 
@@ -27,8 +29,7 @@ TURN_COLUMNS = (  # of conversations of several turns: all of them, or none
     *("turns", "turn_verdicts", "turn_public", "turn_programs", "turn_tokens"),
     *("observations", "observation_tokens"),
 )
-FURTHER_EVAL_COLUMNS = ("temperature", *EVAL_COLUMNS)
-COUNTS, SUMS = "counts.parquet", "SHA256SUMS"  # of a packed study (analysis.load.packed_study)
+COUNTS, SUMS = "counts.parquet", "SHA256SUMS"  # of a packed study (analysis.packed)
 
 
 class RunError(Exception):
@@ -48,7 +49,7 @@ class Run:
     further_evals: Mapping[float, pd.DataFrame] = field(default_factory=dict)
     # of a packed study: samples stand for counts, and what was spent is known at evaluations only
     packed: bool = False
-    # of a packed study with conversations: `analysis.turns.counts.COLUMNS` of its evaluations
+    # of a packed study with conversations: `analysis.conversations.COLUMNS` of its evaluations
     turns: pd.DataFrame | None = None
 
     @property
@@ -114,41 +115,34 @@ def find_runs(patterns: Iterable[str | Path], key: str = "runs") -> list[Path]:
     message.
     """
     texts = [str(pattern) for pattern in patterns]
-    run_folders: set[Path] = set()
+    found: set[Path] = set()
     for pattern in texts:
         folders = [Path(p) for p in glob.glob(pattern, recursive=True) if Path(p).is_dir()]
         if not folders:
-            raise RunError(f"{key}={pattern}: no such folder; {_cure(key, pattern)}")
+            parts = pattern.split()
+            cure = "give a folder or a quoted pattern"
+            if len(parts) > 1:
+                cure = f"several have commas between them: {key}={','.join(parts)}"
+            raise RunError(f"{key}={pattern}: no such folder; {cure}")
         for folder in folders:
-            run_folders.update(path.resolve() for path in _run_folders_below(folder))
-    if not run_folders:
+            found.update(path.resolve() for path in _runs_below(folder))
+    if not found:
         raise RunError(
             f"{key}={','.join(texts)}: no run folder in there; make one with `python run.py`"
         )
-    return sorted(run_folders)
+    return sorted(found)
 
 
-def _cure(key: str, pattern: str) -> str:
-    """Say what to give in place of a pattern that matches nothing, such as several folders."""
-    parts = pattern.split()
-    if len(parts) > 1 and all(glob.glob(part, recursive=True) for part in parts):
-        return f"several have commas between them: {key}={','.join(parts)}"
-    return "give a folder or a quoted pattern"
-
-
-def _run_folders_below(folder: Path) -> list[Path]:
+def _runs_below(folder: Path) -> list[Path]:
     if is_packed(folder) or any((folder / name).exists() for name in FILES):
         return [folder]
     subfolders = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    return [run for subfolder in subfolders for run in _run_folders_below(subfolder)]
+    return [run for subfolder in subfolders for run in _runs_below(subfolder)]
 
 
 def is_packed(folder: Path) -> bool:
-    """Whether a folder holds a packed study, not a run; also if one of its files is missing."""
-    sums = folder / SUMS
-    return (folder / COUNTS).is_file() or (
-        sums.is_file() and COUNTS in sums.read_text(errors="replace")
-    )
+    """Whether a folder holds a packed study, not a run; also if its counts are missing."""
+    return (folder / COUNTS).is_file() or (folder / SUMS).is_file()
 
 
 def experiment_of(path: Path) -> str:
@@ -160,16 +154,14 @@ def experiment_of(path: Path) -> str:
     return str(name or path.parent.name)
 
 
+# Reading.
+
+
 def load_run(path: str | Path) -> Run:
     """Read one run folder. Raises RunError if it is damaged, incomplete or no run folder."""
     path = Path(path)
-    if not path.is_dir():
-        raise RunError(f"{path}: no such run folder; check the path")
-    if is_packed(path):
-        raise RunError(
-            f"{path}: a packed study, not a run folder; `make report RUNS=FOLDER` reads it, and "
-            "`make compare STUDY=FOLDER A=ARM B=ARM`"
-        )
+    if not path.is_dir() or is_packed(path):
+        raise RunError(f"{path}: no run folder (a packed study is read by its report alone)")
     info = _mapping(path, "run.json", json.loads)
     if info.get("status") not in STATUSES:
         statuses = ", ".join(STATUSES)
@@ -180,12 +172,12 @@ def load_run(path: str | Path) -> Run:
     metrics = _unmerged_metrics(path)
     if metrics is None:
         metrics = _table(path, "metrics.parquet", METRIC_COLUMNS, required)
-    evals = _evals(path, "evals.parquet", EVAL_COLUMNS, required)
     if metrics["step"].duplicated().any():
         raise _damaged(path, "metrics.parquet holds the same step twice")
+    evals = _evals(path, "evals.parquet", EVAL_COLUMNS, required)
     section = config.get("eval")
     required &= bool(isinstance(section, dict) and section.get("further_temperatures"))
-    further = _evals(path, "further_evals.parquet", FURTHER_EVAL_COLUMNS, required)
+    further = _evals(path, "further_evals.parquet", ("temperature", *EVAL_COLUMNS), required)
     temperatures = sorted(further["temperature"].unique())
     return Run(
         path=path.resolve(),
@@ -202,14 +194,12 @@ def _evals(path: Path, name: str, columns: tuple[str, ...], required: bool) -> p
     evals = _table(path, name, columns, required)
     keys = [key for key in ("temperature", "step", "problem", "sample") if key in columns]
     if evals.duplicated(keys).any():
-        listed = f"{', '.join(keys[:-1])} and {keys[-1]}"
-        raise _damaged(path, f"{name} holds the same {listed} twice")
+        raise _damaged(path, f"{name} holds the same {', '.join(keys)} twice")
     if missing := [c for c in TURN_COLUMNS if (c in evals) != (TURN_COLUMNS[0] in evals)]:
         raise _damaged(path, f"{name} has some columns of turns and not {', '.join(missing)}")
     evals["program"] = evals["program"].fillna("")
-    if evals["step"].is_monotonic_increasing:
-        return evals
-    return evals.sort_values("step", kind="stable")
+    ordered = evals["step"].is_monotonic_increasing
+    return evals if ordered else evals.sort_values("step", kind="stable")
 
 
 def _at_step(evals: pd.DataFrame, step: int) -> pd.DataFrame:
@@ -225,12 +215,9 @@ def _damaged(path: Path, fault: str) -> RunError:
 
 
 def _mapping(path: Path, name: str, parse: Callable[[str], Any]) -> dict[str, Any]:
-    file = path / name
-    if not file.is_file():
-        raise _damaged(path, f"half written, {name} is missing")
     try:
-        content = parse(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = parse((path / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise _damaged(path, f"{name} cannot be read ({first_line(error)})") from None
     if not isinstance(content, dict):
         raise _damaged(path, f"{name} is empty or not a mapping")
@@ -238,41 +225,32 @@ def _mapping(path: Path, name: str, parse: Callable[[str], Any]) -> dict[str, An
 
 
 def parse_yaml(text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise ValueError(first_line(error)) from None
+    """Return the content of YAML, by the fast parser where there is one."""
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def _table(path: Path, name: str, columns: tuple[str, ...], required: bool) -> pd.DataFrame:
-    import pandas as pd
-    import pyarrow as pa
-
     file = path / name
+    empty = pd.DataFrame(columns=list(columns))
+    empty = empty.astype({"step": "int64"}) if "step" in columns else empty
     if not file.is_file() and not (file.is_dir() and any(file.glob("[!.]*.parquet"))):
         if required:
             raise _damaged(path, f"the run is finished but {name} is missing")
-        return _empty(columns)
+        return empty
     try:
         table = pd.read_parquet(file)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise _damaged(path, f"{name} cannot be read ({first_line(error)})") from None
     # A run that was stopped early leaves tables without rows, perhaps also without columns.
-    if not len(table):
-        return _empty(columns)
-    missing = [column for column in columns if column not in table]
-    if missing:
+    return _with_columns(path, name, table, columns) if len(table) else empty
+
+
+def _with_columns(
+    path: Path, name: str, table: pd.DataFrame, columns: tuple[str, ...]
+) -> pd.DataFrame:
+    if missing := [column for column in columns if column not in table]:
         raise _damaged(path, f"{name} lacks the columns {', '.join(missing)}")
     return table
-
-
-def _empty(columns: tuple[str, ...]) -> pd.DataFrame:
-    import pandas as pd
-
-    table = pd.DataFrame(columns=list(columns))
-    return table.astype({"step": "int64"}) if "step" in columns else table
 
 
 def _unmerged_metrics(path: Path) -> pd.DataFrame | None:
@@ -280,25 +258,16 @@ def _unmerged_metrics(path: Path) -> pd.DataFrame | None:
 
     In a run that is in progress or was killed it has later rows than metrics.parquet.
     """
-    import pandas as pd
-
-    file = path / "metrics.jsonl"
-    if not file.is_file():
+    try:
+        # A last line without its end is a row that was being written.
+        lines = (path / "metrics.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
+        rows = [json.loads(line) for line in lines]
+    except FileNotFoundError:
         return None
-    rows = []
-    # A last line without its end is a row that was being written.
-    for number, line in enumerate(file.read_text(encoding="utf-8").split("\n")[:-1], 1):
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            raise _damaged(path, f"metrics.jsonl, line {number}, cannot be read") from None
-    if not rows:
-        return None
+    except ValueError as error:
+        raise _damaged(path, f"metrics.jsonl cannot be read ({first_line(error)})") from None
     table = pd.DataFrame(rows)
-    missing = [column for column in METRIC_COLUMNS if column not in table]
-    if missing:
-        raise _damaged(path, f"metrics.jsonl lacks {', '.join(missing)}")
-    return table
+    return _with_columns(path, "metrics.jsonl", table, METRIC_COLUMNS) if rows else None
 
 
 def first_line(error: Exception) -> str:
@@ -308,21 +277,25 @@ def first_line(error: Exception) -> str:
 # What a study left beside its runs: the arms' names in arms.json, its pairs in contrasts.json.
 
 
+@cache
+def _entries(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Return the entries of arms.json or contrasts.json; none without a readable file."""
+    try:
+        return list(json.loads((folder / name).read_text()))
+    except (OSError, ValueError, TypeError):
+        return []
+
+
 def arm_names(groups: Sequence[Sequence[Run]]) -> list[str] | None:
     """Return a name for each group of runs; None unless each is one distinct arm of a study."""
-    arms = [{_arms(run.path.parent).get(run.path.name) for run in runs} for runs in groups]
+
+    def arm(run: Run) -> str | None:
+        entries = (e for e in _entries(run.path.parent, "arms.json") if e["run"])
+        return {Path(entry["run"]).name: str(entry["arm"]) for entry in entries}.get(run.path.name)
+
+    arms = [set(map(arm, runs)) for runs in groups]
     names = [name for (name, *others) in arms if name and not others]
     return names if len(set(names)) == len(groups) else None
-
-
-@cache
-def _arms(folder: Path) -> dict[str, str]:
-    """Return run folder name → arm; empty without a readable arms.json of a finished study."""
-    try:
-        entries = json.loads((folder / "arms.json").read_text())
-        return {Path(entry["run"]).name: str(entry["arm"]) for entry in entries if entry["run"]}
-    except (OSError, ValueError, TypeError, KeyError):
-        return {}
 
 
 def runs_of_arms(folder: Path) -> dict[str, set[str]]:
@@ -330,21 +303,16 @@ def runs_of_arms(folder: Path) -> dict[str, set[str]]:
 
     `folder` is that of a study or of a packed one. Raises RunError without a readable arms.json.
     """
-    if not folder.is_dir():
-        raise RunError(f"study={folder}: no such folder; give that of a study, outputs/study-NAME")
     runs: dict[str, set[str]] = {}
-    try:
-        for entry in json.loads((folder / "arms.json").read_text()):
-            if not entry["trial"]:
-                named = runs.setdefault(str(entry["arm"]), set())
-                named.update({Path(entry["run"]).name} if entry["run"] else ())
-    except FileNotFoundError:
+    for entry in _entries(folder, "arms.json"):
+        if not entry["trial"]:
+            named = runs.setdefault(str(entry["arm"]), set())
+            named.update({Path(entry["run"]).name} if entry["run"] else ())
+    if not runs:
         raise RunError(
-            f"study={folder}: arms.json is missing; a study's command writes it at the end of the "
-            "study"
-        ) from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise RunError(f"study={folder}: arms.json cannot be read ({first_line(error)})") from None
+            f"study={folder}: no readable arms.json; give the folder of a study that has ended, "
+            "outputs/study-NAME, or a packed one"
+        )
     return runs
 
 
@@ -360,17 +328,8 @@ class Contrast(NamedTuple):
 def contrasts_of(runs: Sequence[Run]) -> list[Contrast]:
     """Return the contrasts of the studies that these runs belong to, in order."""
     folders = dict.fromkeys(run.path.parent for run in runs)
-    return list(dict.fromkeys(one for folder in folders for one in _contrasts(folder)))
-
-
-@cache
-def _contrasts(folder: Path) -> list[Contrast]:
-    """Return the contrasts of a study; empty without a readable contrasts.json."""
-    try:
-        entries = json.loads((folder / "contrasts.json").read_text())
-        return [
-            Contrast(str(one["a"]), str(one["b"]), one["metric"], float(one["margin"] or 0))
-            for one in entries
-        ]
-    except (OSError, ValueError, TypeError, KeyError):
-        return []
+    entries = [entry for folder in folders for entry in _entries(folder, "contrasts.json")]
+    contrasts = (
+        Contrast(str(e["a"]), str(e["b"]), e["metric"], float(e["margin"] or 0)) for e in entries
+    )
+    return list(dict.fromkeys(contrasts))

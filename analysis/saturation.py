@@ -1,4 +1,4 @@
-"""Saturating curves of scores over a budget, fitted to a group's evaluations.
+"""What more budget would bring: saturating curves fitted to the evaluations of a group.
 
     R(C) = R0 + (A - R0) / (1 + (C_mid / C)^B)
 
@@ -8,18 +8,21 @@ of half the gain, and B how suddenly the gain comes. R0 is not fitted: it is the
 score. Given C_mid and B the curve is linear in A, so the least squares over A have a closed form,
 and only C_mid and B need a grid. Binomial weights 1 / R(1 - R) are those of the fit before.
 
-Evaluations of one group share their problems and seeds, so the errors of its points are correlated.
-Intervals come from a bootstrap that draws seeds and problems and fits every replicate anew.
+A group's curve is the mean over its seeds at every evaluation that all of them have, over the mean
+of what they spent. Evaluations share their problems and seeds, so the errors of its points are
+correlated. Intervals come from a bootstrap that draws seeds and problems and fits every replicate
+anew. A fit is refused, with the reason, where the data do not identify A: it would be a guess.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri, stdtrit
 
 from analysis.budgets import X_AXES, spend_at_step
 from analysis.groups import Group
@@ -33,6 +36,11 @@ EARLIEST, LATEST = 1 / 4, 8.0  # C_mid from 1/4 of the first budget to 8 times t
 SLOWEST, STEEPEST = 0.25, 8.0  # B
 PASSES = 3  # fits, each with the weights of the one before
 EDGE = 1e-9
+LEAST_EVALUATIONS = 4  # after step 0; the curve has three parameters
+LEAST_IN_HALF = 3
+TAIL = 0.025  # beyond each end of an interval
+NAN = float("nan")
+PARAMETERS = ("A", "B", "C_mid", "at_twice")
 
 
 @dataclass(frozen=True)
@@ -49,10 +57,6 @@ class Saturation:
         parts = (self.base, self.asymptote, self.midpoint, self.exponent)
         base, asymptote, midpoint, exponent = (np.asarray(part)[..., None] for part in parts)
         return base + (asymptote - base) * gain(budget, midpoint, exponent)
-
-    def item(self) -> Saturation:
-        """Return the only curve of arrays (1,) as scalars."""
-        return Saturation(*(np.asarray(part[0]) for part in vars(self).values()))
 
 
 def gain(budget: np.ndarray, midpoint: np.ndarray, exponent: np.ndarray) -> np.ndarray:
@@ -88,28 +92,17 @@ def fit(
             midpoint = np.clip(midpoint * steps[0], midpoints[0], midpoints[-1])
             exponent = np.clip(exponent * steps[1], exponents[0], exponents[-1])
         shares = gain(budget, midpoint[..., None], exponent[..., None])
-        best, gains = _best(shares, scores - base[:, None], 1 - base, weights)
+        squares = shares**2 @ weights
+        products = (shares @ ((scores - base[:, None]) * weights)[..., None])[..., 0]
+        gains = np.clip(products / squares, 0.0, (1 - base)[:, None])  # A - R0 at every point
+        loss = gains * (gains * squares - 2 * products)
+        best = loss.argmin(axis=1)[:, None]
         midpoint, exponent = (
             np.take_along_axis(np.broadcast_to(values, gains.shape), best, axis=1)
             for values in (midpoint, exponent)
         )
     asymptote = base + np.take_along_axis(gains, best, axis=1)[:, 0]
     return Saturation(base, asymptote, midpoint[:, 0], exponent[:, 0])
-
-
-def _best(
-    shares: np.ndarray, excess: np.ndarray, most: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the point of least loss (replicates, 1), and A - R0 at every point.
-
-    shares (replicates or 1, points, evaluations), excess over the base (replicates, evaluations),
-    most (replicates,): the greatest A - R0. A - R0 is (replicates, points).
-    """
-    squares = shares**2 @ weights
-    products = (shares @ (excess * weights)[..., None])[..., 0]
-    gains = np.clip(products / squares, 0.0, most[:, None])
-    loss = gains * (gains * squares - 2 * products)
-    return loss.argmin(axis=1)[:, None], gains
 
 
 def fit_weighted(
@@ -121,7 +114,8 @@ def fit_weighted(
     """
     weights = np.ones_like(scores)
     for _ in range(PASSES):
-        curve = fit(budget, np.array([base]), scores[None], weights).item()
+        found = fit(budget, np.array([base]), scores[None], weights)
+        curve = Saturation(*(np.asarray(part[0]) for part in vars(found).values()))
         expected = np.clip(curve.at(budget), least, 1 - least)
         weights = 1 / (expected * (1 - expected))
     return curve, weights
@@ -172,14 +166,12 @@ def _deviations(random: np.random.Generator, count: int, replicates: int) -> np.
 
 
 def _seed_stretch(values: np.ndarray) -> float:
-    """Return what few seeds' deviations are multiplied by, as in `analysis.stats.intervals`.
+    """Return what few seeds' deviations are multiplied by, as in `analysis.intervals`.
 
     Noise that is drawn anew for each seed and problem shows in the problems' deviations already, so
     only the spread over seeds beyond it counts (pooled over evaluations). It has the t quantile of
     S - 1 degrees of freedom in place of the normal one.
     """
-    from scipy.special import ndtri, stdtrit
-
     seeds, evaluations, problems = values.shape
     if seeds < 2 or problems < 2:
         return 1.0
@@ -193,21 +185,7 @@ def _seed_stretch(values: np.ndarray) -> float:
     return float(np.sqrt(1 - noise / spread) * stdtrit(seeds - 1, quantile) / ndtri(quantile))
 
 
-LEAST_EVALUATIONS = 4  # after step 0; the curve has three parameters
-LEAST_IN_HALF = 3
-TAIL = 0.025  # beyond each end of an interval
-NAN = float("nan")
-PARAMETERS = ("A", "B", "C_mid", "at_twice")
-FIT_COLUMNS = (
-    *("axis", "label", "metric", "seeds", "problems", "evaluations", "budget", "R0"),
-    *(f"{name}{end}" for name in PARAMETERS for end in ("", "_low", "_high")),
-    *("second_half_rms", "second_half_last", "refused"),
-)
-DIFFERENCE_COLUMNS = (
-    *("axis", "a", "b", "metric", "seeds", "problems"),
-    *(f"{name}{end}" for name in ("A", "B") for end in ("_difference", "_low", "_high")),
-    "refused",
-)
+# Groups.
 
 
 @dataclass(frozen=True)
@@ -236,6 +214,11 @@ class MeasuredCurve:
         """The means over seeds and problems, (evaluations,)."""
         return self.values.mean(axis=(0, 2))
 
+    @property
+    def least(self) -> float:
+        """The least probability that the weights of a fit take for possible."""
+        return 1 / (2 * len(self.seeds) * len(self.problems))
+
     def restricted(self, other: MeasuredCurve) -> MeasuredCurve:
         """Return the curve on the seeds and problems that `other` has too."""
         seeds = [i for i, seed in enumerate(self.seeds) if seed in other.seeds]
@@ -251,6 +234,45 @@ class MeasuredCurve:
         )
 
 
+def measured_curve(
+    group: Group, axis: str, metric: str, ks: tuple[int, ...]
+) -> MeasuredCurve | None:
+    """Return a group's curve; None without training, base, recorded budget or metric."""
+    runs = [run for run in group.complete if metric in scores_by_step(run, ks)]
+    steps = sorted(set.intersection(*(set(run.evaluated_steps) for run in runs))) if runs else []
+    if len(steps) < 2 or steps[0] != 0:
+        return None
+    spent = np.array([[spend_at_step(run, step, axis) for step in steps] for run in runs])
+    budget = spent.mean(axis=0)
+    if np.isnan(budget).any() or budget[-1] <= 0:
+        return None
+    # Of evaluations between which nothing was spent, the last one counts.
+    kept = [i for i in range(len(steps)) if i + 1 == len(steps) or budget[i + 1] > budget[i]]
+    grids = [scores_by_step(run, ks)[metric] for run in runs]
+    common = sorted(set(grids[0].problems).intersection(*(grid.problems for grid in grids)))
+    places = [
+        np.ix_(
+            [grid.seeds.index(steps[i]) for i in kept],
+            [grid.problems.index(problem) for problem in common],
+        )
+        for grid in grids
+    ]
+    values = np.array([grid.values[place] for grid, place in zip(grids, places, strict=True)])
+    weights = np.array([grid.weights[place] for grid, place in zip(grids, places, strict=True)])
+    defined = (weights > 0).all(axis=(0, 1))
+    if not defined.any():
+        return None
+    return MeasuredCurve(
+        label=group.label,
+        axis=axis,
+        metric=metric,
+        seeds=tuple(run.seed for run in runs),
+        problems=tuple(np.array(common, dtype=object)[defined]),
+        spent=spent[:, kept],
+        values=values[:, :, defined],
+    )
+
+
 @dataclass(frozen=True)
 class CurveFit:
     """A fitted curve with its bootstrap replicates; without either where it was refused."""
@@ -263,53 +285,13 @@ class CurveFit:
 
 def curve_fits(groups: Sequence[Group], ks: Sequence[int]) -> list[CurveFit]:
     """Return the fits of each group, for each axis that it recorded, pass@1 and the greatest k."""
-    metrics = dict.fromkeys(["pass@1", f"pass@{ks[-1]}"])
     return [
         fit_curve(measured)
         for axis in X_AXES
-        for metric in metrics
+        for metric in dict.fromkeys(["pass@1", f"pass@{ks[-1]}"])
         for group in groups
         if (measured := measured_curve(group, axis, metric, tuple(ks))) is not None
     ]
-
-
-def measured_curve(
-    group: Group, axis: str, metric: str, ks: tuple[int, ...]
-) -> MeasuredCurve | None:
-    """Return a group's curve; None without training, base, recorded budget or metric."""
-    runs = [run for run in group.complete if metric in scores_by_step(run, ks)]
-    steps = sorted(set.intersection(*(set(run.evaluated_steps) for run in runs))) if runs else []
-    if len(steps) < 2 or steps[0] != 0:
-        return None
-    spent = np.array([[spend_at_step(run, step, axis) for step in steps] for run in runs])
-    budget = spent.mean(axis=0)
-    if np.isnan(budget).any():
-        return None
-    # Of evaluations between which nothing was spent, the last one counts.
-    kept = [i for i in range(len(steps)) if i + 1 == len(steps) or budget[i + 1] > budget[i]]
-    if budget[-1] <= 0:
-        return None
-    grids = [scores_by_step(run, ks)[metric] for run in runs]
-    rows = [[grid.seeds.index(steps[i]) for i in kept] for grid in grids]
-    common = set(grids[0].problems).intersection(*(grid.problems for grid in grids))
-    columns = [[grid.problems.index(problem) for problem in sorted(common)] for grid in grids]
-    places = [np.ix_(*place) for place in zip(rows, columns, strict=True)]
-    values, weights = (
-        np.array([part[place] for part, place in zip(parts, places, strict=True)])
-        for parts in ([grid.values for grid in grids], [grid.weights for grid in grids])
-    )
-    defined = (weights > 0).all(axis=(0, 1))
-    if not defined.any():
-        return None
-    return MeasuredCurve(
-        label=group.label,
-        axis=axis,
-        metric=metric,
-        seeds=tuple(run.seed for run in runs),
-        problems=tuple(np.array(sorted(common), dtype=object)[defined]),
-        spent=spent[:, kept],
-        values=values[:, :, defined],
-    )
 
 
 def fit_curve(measured: MeasuredCurve) -> CurveFit:
@@ -319,56 +301,38 @@ def fit_curve(measured: MeasuredCurve) -> CurveFit:
         reason = f"{len(budget)} evaluations after step 0, of {LEAST_EVALUATIONS} that are needed"
         return CurveFit(measured, refused=reason)
     means = resampled_means(measured.values)
-    if reason := _not_a_rise(scores, _spread_of_pairs(means)):
+    errors = (means[:, None, :] - means[:, :, None]).std(axis=0)  # of differences of evaluations
+    if reason := _not_a_rise(scores, errors):
         return CurveFit(measured, refused=reason)
-    curve, weights = fit_weighted(budget, scores[0], scores[1:], _least(measured))
+    curve, weights = fit_weighted(budget, scores[0], scores[1:], measured.least)
     replicates = fit(budget, means[:, 0], means[:, 1:], weights)
-    if reason := _not_identified(replicates, budget, scores[-1] - scores[0]):
+    share, gained = at_an_end(replicates, budget).mean(), scores[-1] - scores[0]
+    if share > TAIL:
+        reason = f"A not identified: no bend in {share:.0%} of replicates"
         return CurveFit(measured, refused=reason)
+    # An interval wider than the measured gain says less of A than the evaluations do themselves.
+    low, high = np.quantile(replicates.asymptote, [TAIL, 1 - TAIL])
+    if high - low > gained:
+        wide = f"{low:.2f} to {high:.2f}, wider than the gain of {gained:.2f}"
+        return CurveFit(measured, refused=f"A not identified: {wide}")
     return CurveFit(measured, curve, replicates)
 
 
-def _least(measured: MeasuredCurve) -> float:
-    return 1 / (2 * len(measured.seeds) * len(measured.problems))
-
-
-def _spread_of_pairs(means: np.ndarray) -> np.ndarray:
-    """Return the standard error of each difference of two evaluations, over replicates."""
-    return (means[:, None, :] - means[:, :, None]).std(axis=0)
-
-
-def _not_a_rise(scores: np.ndarray, of_pairs: np.ndarray) -> str:
+def _not_a_rise(scores: np.ndarray, errors: np.ndarray) -> str:
     """Return why scores (evaluations,) are no rising curve, beyond noise; "" if they may be one.
 
     A fall between two evaluations is tested for all pairs (Bonferroni); the gain over the base by
-    its 95 % interval. `of_pairs` (evaluations, evaluations): standard errors of the differences.
+    its 95 % interval. `errors` (evaluations, evaluations): standard errors of the differences.
     """
-    from scipy.special import ndtri
-
     first, second = np.triu_indices(len(scores), 1)
-    allowed = ndtri(1 - TAIL * 2 / len(first)) * of_pairs[first, second]
+    allowed = ndtri(1 - TAIL * 2 / len(first)) * errors[first, second]
     falls = scores[second] - scores[first] + allowed
     if falls.min() < 0:
         worst = falls.argmin()
         fall = scores[first[worst]] - scores[second[worst]]
         return f"not monotone: evaluation {second[worst]} is {fall:.3f} below {first[worst]}"
-    gained, noise = scores[-1] - scores[0], ndtri(1 - TAIL) * of_pairs[0, -1]
+    gained, noise = scores[-1] - scores[0], ndtri(1 - TAIL) * errors[0, -1]
     return "" if gained > noise else f"no gain over the base: {gained:+.3f} ± {noise:.3f}"
-
-
-def _not_identified(replicates: Saturation, budget: np.ndarray, gained: float) -> str:
-    """Return why the replicates do not identify A; "" if they do.
-
-    `gained`: the measured gain over the base. An interval wider than that says less of A than the
-    evaluations do themselves.
-    """
-    share = at_an_end(replicates, budget).mean()
-    if share > TAIL:
-        return f"A not identified: no bend in {share:.0%} of replicates"
-    low, high = np.quantile(replicates.asymptote, [TAIL, 1 - TAIL])
-    if high - low > gained:
-        return f"A not identified: {low:.2f} to {high:.2f}, wider than the gain of {gained:.2f}"
-    return ""
 
 
 # Tables.
@@ -385,31 +349,32 @@ def fit_table(fits: Iterable[CurveFit]) -> pd.DataFrame:
       evaluations: root mean square over the second half, and at the last one
     - `refused`: why there is no fit; "" if there is one
     """
-    return pd.DataFrame([_fit_row(one) for one in fits], columns=list(FIT_COLUMNS))
-
-
-def _fit_row(one: CurveFit) -> dict[str, object]:
-    measured = one.measured
-    row: dict[str, object] = dict.fromkeys(FIT_COLUMNS, NAN) | {
-        "axis": measured.axis,
-        "label": measured.label,
-        "metric": measured.metric,
-        "seeds": len(measured.seeds),
-        "problems": len(measured.problems),
-        "evaluations": len(measured.budget) - 1,
-        "budget": float(measured.budget[-1]),
-        "R0": float(measured.scores[0]),
-        "refused": one.refused,
-    }
-    if one.curve is None or one.replicates is None:
-        return row
-    replicates = parameters(one.replicates, measured.budget)
-    for name, value in parameters(one.curve, measured.budget).items():
-        low, high = np.quantile(replicates[name], [TAIL, 1 - TAIL])
-        if identified(name, replicates[name], measured.budget):
-            row |= {name: float(value), f"{name}_low": low, f"{name}_high": high}
-    rms, last = second_half_error(measured)
-    return row | {"second_half_rms": rms, "second_half_last": last}
+    columns = ["axis", "label", "metric", "seeds", "problems", "evaluations", "budget", "R0"]
+    columns += [f"{name}{end}" for name in PARAMETERS for end in ("", "_low", "_high")]
+    columns += ["second_half_rms", "second_half_last", "refused"]
+    rows = []
+    for one in fits:
+        measured = one.measured
+        row: dict[str, object] = dict.fromkeys(columns, NAN) | {
+            "axis": measured.axis,
+            "label": measured.label,
+            "metric": measured.metric,
+            "seeds": len(measured.seeds),
+            "problems": len(measured.problems),
+            "evaluations": len(measured.budget) - 1,
+            "budget": float(measured.budget[-1]),
+            "R0": float(measured.scores[0]),
+            "refused": one.refused,
+        }
+        if one.curve is not None and one.replicates is not None:
+            replicates = parameters(one.replicates, measured.budget)
+            for name, value in parameters(one.curve, measured.budget).items():
+                low, high = np.quantile(replicates[name], [TAIL, 1 - TAIL])
+                if identified(name, replicates[name], measured.budget):
+                    row |= {name: float(value), f"{name}_low": low, f"{name}_high": high}
+            row["second_half_rms"], row["second_half_last"] = second_half_error(measured)
+        rows.append(row)
+    return pd.DataFrame(rows, columns=columns)
 
 
 def parameters(curve: Saturation, budget: np.ndarray) -> dict[str, np.ndarray]:
@@ -422,10 +387,8 @@ def parameters(curve: Saturation, budget: np.ndarray) -> dict[str, np.ndarray]:
 def identified(name: str, replicates: np.ndarray, budget: np.ndarray) -> bool:
     """Return whether a parameter's interval lies inside the grid; A's does, or it is refused."""
     midpoints, exponents = grid(budget[1:])
-    points = {"C_mid": midpoints, "B": exponents}.get(name)
-    if points is None:
-        return True
-    return all(np.isclose(replicates, end).mean() <= TAIL for end in (points[0], points[-1]))
+    points = {"C_mid": midpoints, "B": exponents}.get(name, ())
+    return all(np.isclose(replicates, end).mean() <= TAIL for end in (*points[:1], *points[-1:]))
 
 
 def second_half_error(measured: MeasuredCurve) -> tuple[float, float]:
@@ -437,7 +400,7 @@ def second_half_error(measured: MeasuredCurve) -> tuple[float, float]:
     half = -(-len(budget) // 2)
     if half < LEAST_IN_HALF:
         return NAN, NAN
-    curve, _ = fit_weighted(budget[:half], scores[0], scores[1 : half + 1], _least(measured))
+    curve, _ = fit_weighted(budget[:half], scores[0], scores[1 : half + 1], measured.least)
     error = curve.at(budget[half:]) - scores[half + 1 :]
     return float(np.sqrt(np.mean(error**2))), float(error[-1])
 
@@ -449,45 +412,38 @@ def fit_differences(fits: Sequence[CurveFit]) -> pd.DataFrame:
     for both. No interval with one seed; B's difference is NaN where one of them is not identified.
     Intervals are for single pairs.
     """
-    rows = [_difference_row(a, b) for a, b in _pairs(fits)]
-    return pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS))
-
-
-def _pairs(fits: Sequence[CurveFit]) -> Iterator[tuple[CurveFit, CurveFit]]:
+    columns = ["axis", "a", "b", "metric", "seeds", "problems"]
+    columns += [f"{name}{end}" for name in ("A", "B") for end in ("_difference", "_low", "_high")]
+    rows = []
     for a, b in combinations(fits, 2):
-        if (a.measured.axis, a.measured.metric) == (b.measured.axis, b.measured.metric):
-            yield a, b
-
-
-def _difference_row(a: CurveFit, b: CurveFit) -> dict[str, object]:
-    first, second = _on(a, b), _on(b, a)
-    row: dict[str, object] = dict.fromkeys(DIFFERENCE_COLUMNS, NAN) | {
-        "axis": a.measured.axis,
-        "a": a.measured.label,
-        "b": b.measured.label,
-        "metric": a.measured.metric,
-        "seeds": len(first.measured.seeds),
-        "problems": len(first.measured.problems),
-        "refused": "; ".join(
-            f"{one.measured.label}: {one.refused}" for one in (first, second) if one.refused
-        ),
-    }
-    sides = (first, second)
-    if any(one.curve is None or one.replicates is None for one in sides):
-        return row
-    for name in ("A", "B"):
-        values, replicates = [], []
-        for one in sides:
-            assert one.curve is not None and one.replicates is not None
-            values.append(parameters(one.curve, one.measured.budget)[name])
-            replicates.append(parameters(one.replicates, one.measured.budget)[name])
-        budgets = [one.measured.budget for one in sides]
-        if all(identified(name, *pair) for pair in zip(replicates, budgets, strict=True)):
-            row[f"{name}_difference"] = float(values[0] - values[1])
-            if len(first.measured.seeds) > 1:
-                ends = np.quantile(replicates[0] - replicates[1], [TAIL, 1 - TAIL])
-                row |= dict(zip((f"{name}_low", f"{name}_high"), ends, strict=True))
-    return row
+        if (a.measured.axis, a.measured.metric) != (b.measured.axis, b.measured.metric):
+            continue
+        sides = [_on(a, b), _on(b, a)]
+        measured = sides[0].measured
+        refused = [f"{one.measured.label}: {one.refused}" for one in sides if one.refused]
+        row: dict[str, object] = dict.fromkeys(columns, NAN) | {
+            "axis": measured.axis,
+            "a": a.measured.label,
+            "b": b.measured.label,
+            "metric": measured.metric,
+            "seeds": len(measured.seeds),
+            "problems": len(measured.problems),
+            "refused": "; ".join(refused),
+        }
+        fitted = [
+            (parameters(s.curve, s.measured.budget), parameters(s.replicates, s.measured.budget), s)
+            for s in sides
+            if s.curve is not None and s.replicates is not None
+        ]
+        for name in ("A", "B") if len(fitted) == 2 else ():
+            if all(identified(name, many[name], s.measured.budget) for _, many, s in fitted):
+                (value, many, _), (other, others, _) = fitted
+                row[f"{name}_difference"] = float(value[name] - other[name])
+                if len(measured.seeds) > 1:
+                    ends = np.quantile(many[name] - others[name], [TAIL, 1 - TAIL])
+                    row[f"{name}_low"], row[f"{name}_high"] = ends
+        rows.append(row)
+    return pd.DataFrame(rows, columns=[*columns, "refused"])
 
 
 def _on(one: CurveFit, other: CurveFit) -> CurveFit:

@@ -1,6 +1,6 @@
 """From evaluation samples to scores: a value and a weight per problem, for each metric.
 
-The reported number is the weighted mean over problems (`analysis.metrics.definitions`).
+The reported number is the weighted mean over problems (`analysis.metrics`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -126,44 +125,27 @@ def pass_scores(counts: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, Probl
 # Diversity, problem by problem.
 
 
-class ProblemPrograms(NamedTuple):
-    """The judged programs of one problem in one evaluation, and the forms of accepted ones."""
-
-    programs: list[str]
-    accepted_forms: list[str]
-
-
+Programs = tuple[list[str], list[str]]  # judged programs of a problem, and forms of accepted ones
 Diversity = dict[str, tuple[float, float]]  # metric → value and weight, of one problem
 
 
-def _programs_by_problem(judged: pd.DataFrame, texts: dict[str, str]) -> dict[str, ProblemPrograms]:
+def _programs_by_problem(judged: pd.DataFrame, texts: dict[str, str]) -> dict[str, Programs]:
     """Return problem → its programs and forms, problems sorted; `texts` shares equal strings.
 
     Accepted programs that this Python cannot parse do not count in the metrics of accepted ones.
     """
-    accepted = _group_programs(judged[judged["verdict"] == "ACCEPTED"], texts)
-    forms = {
-        problem: [form for program in programs if (form := normal_form(program)) is not None]
-        for problem, programs in accepted.items()
-    }
-    return {
-        problem: ProblemPrograms(programs, forms.get(problem, []))
-        for problem, programs in _group_programs(judged, texts).items()
-    }
-
-
-def _group_programs(samples: pd.DataFrame, texts: dict[str, str]) -> dict[str, list[str]]:
-    """Return problem → its programs in order, problems sorted."""
-    grouped: dict[str, list[str]] = {}
-    columns = (samples[name].to_numpy(object) for name in ("problem", "program"))
-    for problem, program in zip(*columns, strict=True):  # a series would convert item by item
-        grouped.setdefault(problem, []).append(texts.setdefault(program, program))
+    grouped: dict[str, Programs] = {}
+    columns = (judged[name].to_numpy(object) for name in ("problem", "program", "verdict"))
+    for problem, program, verdict in zip(*columns, strict=True):
+        programs, forms = grouped.setdefault(problem, ([], []))
+        programs.append(texts.setdefault(program, program))
+        if verdict == "ACCEPTED" and (form := normal_form(program)) is not None:
+            forms.append(form)
     return dict(sorted(grouped.items()))
 
 
-def _diversity(problem: ProblemPrograms, ks: Sequence[int]) -> Diversity:
+def _diversity(programs: list[str], forms: list[str], ks: Sequence[int]) -> Diversity:
     """Return the diversity metrics other than entropy, where they are defined."""
-    programs, forms = problem
     n = len(programs)
     values: Diversity = {
         f"{DISTINCT_ACCEPTED}{k}": (distinct_accepted(forms, n, k), 1) for k in ks if 1 < k <= n
@@ -179,8 +161,8 @@ def _diversity(problem: ProblemPrograms, ks: Sequence[int]) -> Diversity:
     return values
 
 
-def _diversities(ks: Sequence[int], problems: list[ProblemPrograms]) -> list[Diversity]:
-    return [_diversity(problem, ks) for problem in problems]
+def _diversities(ks: Sequence[int], problems: list[Programs]) -> list[Diversity]:
+    return [_diversity(*problem, ks) for problem in problems]
 
 
 def _diversity_scores(
@@ -194,32 +176,25 @@ def _diversity_scores(
     judged = [judged_samples(samples) for samples in evaluations]
     texts: dict[str, str] = {}
     by_evaluation = [_programs_by_problem(samples, texts) for samples in judged]
-    jobs: dict[str, list[ProblemPrograms]] = {}
+    jobs: dict[str, list[Programs]] = {}
     for by_problem in by_evaluation:
         for problem, programs in by_problem.items():
             jobs.setdefault(problem, []).append(programs)
     parallel = sum(map(len, judged)) >= MIN_PARALLEL
     results = parallel_map(partial(_diversities, tuple(ks)), list(jobs.values()), parallel)
     next_values = {problem: iter(values) for problem, values in zip(jobs, results, strict=True)}
-    return [
-        _by_metric({problem: next(next_values[problem]) for problem in by_problem})
-        | _entropy_scores(samples)
-        for by_problem, samples in zip(by_evaluation, judged, strict=True)
-    ]
-
-
-def _by_metric(by_problem: Mapping[str, Diversity]) -> dict[str, ProblemScores]:
-    """Return metric → its scores on the problems that have it."""
-    by_metric: dict[str, dict[str, tuple[float, float]]] = {}
-    for problem, metrics in by_problem.items():
-        for metric, value_and_weight in metrics.items():
-            by_metric.setdefault(metric, {})[problem] = value_and_weight
-    return {metric: _problem_scores(rows) for metric, rows in by_metric.items()}
-
-
-def _problem_scores(rows: Mapping[str, tuple[float, float]]) -> ProblemScores:
-    values, weights = np.array(list(rows.values()), float).T
-    return ProblemScores(np.array(list(rows), object), values, weights)
+    found = []
+    for by_problem, samples in zip(by_evaluation, judged, strict=True):
+        by_metric: dict[str, dict[str, tuple[float, float]]] = {}
+        for problem in by_problem:
+            for metric, value_and_weight in next(next_values[problem]).items():
+                by_metric.setdefault(metric, {})[problem] = value_and_weight
+        scores = {}
+        for metric, rows in by_metric.items():
+            values, weights = np.array(list(rows.values()), float).T
+            scores[metric] = ProblemScores(np.array(list(rows), object), values, weights)
+        found.append(scores | _entropy_scores(samples))
+    return found
 
 
 def _entropy_scores(judged: pd.DataFrame) -> dict[str, ProblemScores]:

@@ -1,14 +1,14 @@
 """Tables of models and groups: results, runs, pass@k, difficulties, verdicts and costs.
 
 Every table is a tidy DataFrame. Means are over seeds, intervals are 95 %
-(`analysis.stats.intervals`).
+(`analysis.intervals`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,7 +41,6 @@ from analysis.intervals import (
 )
 from analysis.metrics import (
     DISTINCT,
-    DRAWN,
     PARTIAL,
     Metric,
     further_metrics,
@@ -246,30 +245,30 @@ def cost_table(groups: Sequence[Group]) -> pd.DataFrame:
 
 
 def _costs(last_rows: pd.DataFrame) -> dict[str, float]:
-    def mean(column: str) -> float:
-        return float(last_rows[column].astype(float).mean()) if column in last_rows else np.nan
+    """Return the columns after `label`, of the last rows of a group's runs."""
 
-    def most(column: str) -> float:
-        return float(last_rows[column].astype(float).max()) if column in last_rows else np.nan
+    def values(column: str) -> pd.Series:
+        return last_rows.get(column, pd.Series(dtype=float)).astype(float)
 
-    costs: dict[str, float] = {"seeds": len(last_rows), "steps": mean("step")}
+    costs: dict[str, float] = {"seeds": len(last_rows), "steps": values("step").mean()}
     # Older runs recorded only the time a phase took, not the time that the loop waited for it.
     prefix = "time/waited_" if "time/waited_judge_s" in last_rows else "time/"
-    costs |= {f"{phase}_s": mean(f"{prefix}{phase}_s") for phase in PHASE_TITLES}
-    costs |= {"evaluate_s": mean("time/evaluate_s"), "judge_cpu_s": mean("time/judge_cpu_s")}
-    costs["trained_s"] = mean("time/total_s") - costs["evaluate_s"]
+    costs |= {f"{phase}_s": values(f"{prefix}{phase}_s").mean() for phase in PHASE_TITLES}
+    costs |= {name: values(f"time/{name}").mean() for name in ("evaluate_s", "judge_cpu_s")}
+    costs["trained_s"] = values("time/total_s").mean() - costs["evaluate_s"]
     costs["step_s"] = costs["trained_s"] / costs["steps"]
-    costs["peak_mb"] = most("memory/peak_mb")
-    gpu_columns = [str(name) for name in last_rows if str(name).startswith("memory/gpu")]
-    costs["gpu_peak_mb"] = max(map(most, gpu_columns), default=np.nan)
+    costs["peak_mb"] = values("memory/peak_mb").max()
+    gpus = [name for name in last_rows if str(name).startswith("memory/gpu")]
+    costs["gpu_peak_mb"] = max((values(name).max() for name in gpus), default=np.nan)
     return costs
 
+
+# Checks of a run's training: numbers, flagged beyond a bound.
 
 WINDOW = 10  # steps averaged
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """One number of a run, flagged above `bound`, or below it if `flag_below`."""
 
     name: str
@@ -284,49 +283,12 @@ class Check:
 
 CHECKS = (
     Check("nan_steps", "steps with NaN", "Steps with a NaN loss or gradient norm.", 0),
-    Check(
-        "reward_kept",
-        "reward kept",
-        f"Mean reward of the last {WINDOW} steps over that of the best {WINDOW} consecutive steps. "
-        "Far below 1, training has regressed.",
-        0.5,
-        flag_below=True,
-    ),
-    Check(
-        DISTINCT,
-        f"distinct of {DRAWN} at the end",
-        f"Share of distinct programs among {DRAWN} accepted ones. The minimum, {1 / DRAWN:g}, "
-        "means always the same program (collapse).",
-        1.25 / DRAWN,
-        flag_below=True,
-    ),
-    Check(
-        "entropy_kept",
-        "entropy kept",
-        f"Entropy of the next-token distribution, mean of the last {WINDOW} steps over that of "
-        f"the first {WINDOW}. Near 0, the model has stopped exploring.",
-        0.05,
-        flag_below=True,
-    ),
-    Check(
-        "infra_errors",
-        "judge failures",
-        "Evaluation and training programs on which the judge itself failed; they are excluded.",
-        0,
-    ),
-    Check(
-        "truncated",
-        "truncated at the end",
-        "Share of the last evaluation's responses that were cut at the length limit.",
-        0.1,
-    ),
-    Check(
-        "mismatch",
-        "log-prob mismatch, × bound",
-        "Greatest mean difference between the engine's and the learner's log-probs, as a multiple "
-        "of the run's own bound (engine.logprob_check_bound).",
-        1.0,
-    ),
+    Check("reward_kept", "reward kept", "Reward of the last 10 steps over the best 10.", 0.5, True),
+    Check(DISTINCT, "distinct of 5 at the end", "0.2: always the same program.", 0.25, True),
+    Check("entropy_kept", "entropy kept", "Of the last 10 steps over the first 10.", 0.05, True),
+    Check("infra_errors", "judge failures", "Programs on which the judge itself failed.", 0),
+    Check("truncated", "truncated at the end", "Share of the last evaluation's responses.", 0.1),
+    Check("mismatch", "log-prob mismatch", "Of engine and learner, × the run's own bound.", 1.0),
 )
 
 
@@ -342,42 +304,37 @@ def health(groups: Sequence[Group], ks: Sequence[int]) -> pd.DataFrame:
 
 def run_checks(run: Run, ks: tuple[int, ...]) -> dict[str, float]:
     """Return the values of CHECKS for one run."""
-    last = run.evaluation(run.evaluated_steps[-1]) if run.evaluated_steps else run.evals
+
+    def recorded(column: str) -> pd.Series:
+        return run.metrics.get(column, pd.Series(dtype=float)).astype(float).dropna()
+
     values = dict.fromkeys((check.name for check in CHECKS), math.nan)
     columns = [column for column in ("loss", "grad_norm") if column in run.metrics]
     if columns and len(run.metrics):
         values["nan_steps"] = float(run.metrics[columns].astype(float).isna().any(axis=1).sum())
-    values["reward_kept"] = _reward_kept(_recorded(run, "reward_mean"))
-    entropy = _recorded(run, "entropy")
+    reward, entropy = recorded("reward_mean"), recorded("entropy")
+    smooth = reward.rolling(WINDOW).mean().dropna()
+    if len(reward) >= 2 * WINDOW and smooth.max() > 0:
+        values["reward_kept"] = float(smooth.iloc[-1] / smooth.max())
     if len(entropy) >= 2 * WINDOW and entropy.iloc[:WINDOW].mean() > 0:
         values["entropy_kept"] = float(entropy.tail(WINDOW).mean() / entropy.iloc[:WINDOW].mean())
     values["infra_errors"] = float((run.evals["verdict"] == "INFRA_ERROR").sum())
-    judge_failures = _recorded(run, "budget/infra_errors")
+    judge_failures = recorded("budget/infra_errors")
     values["infra_errors"] += float(judge_failures.iloc[-1]) if len(judge_failures) else 0.0
-    if not len(last):
+    if not run.evaluated_steps:
         return values
+    last = run.evaluation(run.evaluated_steps[-1])
     if run.evaluated_steps[-1] > 0:
         at_end = scores_at_step(run, run.evaluated_steps[-1], ks).get(DISTINCT)
         values[DISTINCT] = float(at_end.values.mean()) if at_end else math.nan
     if "truncated" in last:
         values["truncated"] = float(last["truncated"].astype(float).mean())
-    ratio = _recorded(run, "mismatch/mean") / _recorded(run, "mismatch/bound")
+    ratio = recorded("mismatch/mean") / recorded("mismatch/bound")
     values["mismatch"] = float(ratio.max()) if len(ratio) else math.nan
     return values
 
 
-def _recorded(run: Run, column: str) -> pd.Series:
-    """Return the recorded values of a column of the run's metrics, possibly none."""
-    if column not in run.metrics:
-        return pd.Series(dtype=float)
-    return run.metrics[column].astype(float).dropna()
-
-
-def _reward_kept(reward: pd.Series) -> float:
-    if len(reward) < 2 * WINDOW:
-        return math.nan
-    smooth = reward.rolling(WINDOW).mean().dropna()
-    return float(smooth.iloc[-1] / smooth.max()) if smooth.max() > 0 else math.nan
+# Power.
 
 
 def power_table(

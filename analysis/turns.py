@@ -1,9 +1,24 @@
-"""Metrics of conversations: one value and one weight per problem, as in `analysis.metrics`."""
+"""Metrics of conversations, one value and weight per problem, and their tables with intervals.
+
+turns.csv has the solve rate with at most t answers (`solved_in_t`: the last of these passes the
+hidden tests) and, of conversations of several turns, with T the most answers:
+
+- `n@k`, `1@k`: the chance to solve a problem with k answers in all, those of every turn counted, as
+  in RLEF (2410.02089): the last answers of k/T conversations. All of them are submitted, or one of
+  those that pass the public tests, if any do. `first_1@k`: one of the first answers of k
+  conversations.
+- `solved_in_N_tokens`: with N generated tokens: conversations one after the other, of which each
+  submits its last answer
+- shares of second answers: `other_form`, `other_text`: whose program is not the first one's, by
+  normal form or as text; `mended_shown`: of conversations with one, that are right in the end
+- shares of conversations: `mended`, `left`: with a failing first answer, that end right or failing;
+  `kept`, `broken`: with a right first answer; `false_stop`: that end with an answer that passes the
+  public tests and fails the hidden ones
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import comb
 from typing import Any, NamedTuple
 
@@ -23,56 +38,14 @@ from analysis.conversations import (
 )
 from analysis.groups import Group
 from analysis.intervals import grid_interval
-from analysis.metrics import Metric
 from analysis.models import EvaluatedModel
 from analysis.pass_at_k import pass_at_k
 from analysis.scores import ProblemScores, ScoreGrid, stack_seeds
 
-FALSE_STOP = "false_stop"
-SHARES = (
-    Metric(
-        "other_form",
-        "second answer differs",
-        "Share of second answers whose program is not the first one's, by normal form.",
-    ),
-    Metric(
-        "other_text",
-        "… as text",
-        "Share of second answers whose program is not the first one's, character by character.",
-    ),
-    Metric(
-        "mended",
-        "mended",
-        "Share of conversations with a failing first answer whose last answer is right.",
-    ),
-    Metric(
-        "mended_shown",
-        "… after feedback",
-        "Share of conversations with a second answer whose last answer is right. Further tries "
-        "without feedback mend, too: the arm with withheld feedback shows how many.",
-    ),
-    Metric(
-        "left",
-        "left failing",
-        "Share of conversations with a failing first answer whose last answer fails, too.",
-    ),
-    Metric(
-        "kept",
-        "kept right",
-        "Share of conversations with a right first answer whose last answer is right.",
-    ),
-    Metric(
-        "broken",
-        "broken",
-        "Share of conversations with a right first answer whose last answer fails.",
-    ),
-    Metric(
-        FALSE_STOP,
-        "false stop",
-        "Share of conversations that end with an answer that passes the public tests and fails "
-        "the hidden ones.",
-    ),
-)
+TURN_TABLES = ("turns.csv", "turn_differences.csv", "turn_curve.csv")
+SHARES = ("other_form", "other_text", "mended", "mended_shown", "left", "kept", "broken")
+BUDGETS = (1, 2, 4)  # in mean tokens of a conversation, of the group with the longest ones
+ENOUGH = 2  # times a budget that a problem's conversations have in all, so that it ends first
 
 
 class TurnPlan(NamedTuple):
@@ -82,60 +55,12 @@ class TurnPlan(NamedTuple):
     answers: tuple[int, ...]
     budgets: tuple[int, ...] = ()
 
-
-def solve_metrics(plan: TurnPlan) -> list[Metric]:
-    """Return the solve rates: by turn, of k answers in all, and within token budgets."""
-    metrics = [
-        Metric(
-            solved_in(turn),
-            "first answer" if turn == 1 else f"in {turn} answers",
-            f"Share of conversations that are solved with at most {turn} of their answers: the "
-            "last of these passes the hidden tests.",
-        )
-        for turn in range(1, plan.turns + 1)
-    ]
-    one = "One is submitted: of those that pass the public tests, if any do."
-    for k in plan.answers:
-        for name, says in (
-            (f"n@{k}", "All of them are submitted (n = k/T), so fewer than of k single answers."),
-            (f"1@{k}", one),
-        ):
-            meaning = (
-                f"Chance to solve a problem with k = {k} answers in all, those of every turn "
-                "counted, as in RLEF (2410.02089): the last answers of k/T conversations of at "
-                f"most T answers. {says}"
-            )
-            metrics.append(Metric(name, name, meaning))
-        meaning = f"The same with k = {k} single answers, the first of k conversations. {one}"
-        metrics.append(Metric(first_of(k), f"1@{k}, first answers", meaning))
-    return metrics + [
-        Metric(
-            _within(budget),
-            f"in {budget:,} tokens",
-            f"Chance to solve a problem with {budget:,} generated tokens: conversations one after "
-            "the other, of which each submits its last answer.",
-        )
-        for budget in plan.budgets
-    ]
-
-
-def turn_metrics(plan: TurnPlan) -> list[Metric]:
-    """Return all metrics of conversations, in order."""
-    return [*solve_metrics(plan), *SHARES]
-
-
-def solved_in(turn: int) -> str:
-    """Return the name of the solve rate with at most so many answers."""
-    return f"solved_in_{turn}"
-
-
-def first_of(k: int) -> str:
-    """Return the name of 1@k of first answers."""
-    return f"first_1@{k}"
-
-
-def _within(budget: int) -> str:
-    return f"solved_in_{budget}_tokens"
+    def metrics(self) -> list[str]:
+        """Return the names of all metrics, in order."""
+        by_turn = [f"solved_in_{turn}" for turn in range(1, self.turns + 1)]
+        of_k = [name for k in self.answers for name in (f"n@{k}", f"1@{k}", f"first_1@{k}")]
+        within = [f"solved_in_{budget}_tokens" for budget in self.budgets]
+        return [*by_turn, *of_k, *within, *SHARES, "false_stop"]
 
 
 def solved_scores(counts: pd.DataFrame) -> dict[str, ProblemScores]:
@@ -143,15 +68,15 @@ def solved_scores(counts: pd.DataFrame) -> dict[str, ProblemScores]:
     by_problem = zip(numbers(counts["solved"]), counts["conversations"], strict=True)
     rates = [[solved / n for solved in by_turn] for by_turn, n in by_problem]
     turns = min(map(len, rates), default=0)
-    cells = {solved_in(turn + 1): [(rate[turn], 1.0) for rate in rates] for turn in range(turns)}
+    cells = {f"solved_in_{t + 1}": [(rate[t], 1.0) for rate in rates] for t in range(turns)}
     return _by_metric(counts["problem"], cells)
 
 
 def turn_scores(counts: pd.DataFrame, plan: TurnPlan) -> dict[str, ProblemScores]:
-    """Return those of `turn_metrics` that `count_conversations` of one evaluation has.
+    """Return those of the plan's metrics that `count_conversations` of one evaluation has.
 
-    The shares of SHARES need conversations of several turns. Those of first or of second answers
-    are weighted by their number.
+    Shares need conversations of several turns. Those of first or of second answers are weighted by
+    their number.
     """
     rows: list[Any] = list(counts.itertuples(index=False))
     right, wrong = (numbers(counts[f"{kind}_tokens"]) for kind in ("right", "wrong"))
@@ -159,15 +84,15 @@ def turn_scores(counts: pd.DataFrame, plan: TurnPlan) -> dict[str, ProblemScores
     for k in plan.answers:
         cells[f"n@{k}"] = [_submitted(row, k, one=False) for row in rows]
         cells[f"1@{k}"] = [_submitted(row, k, one=True) for row in rows]
-        cells[first_of(k)] = [_first_submitted(row, k) for row in rows]
+        cells[f"first_1@{k}"] = [_first_submitted(row, k) for row in rows]
     for budget in plan.budgets:
         pairs = zip(right, wrong, strict=True)
-        cells[_within(budget)] = [(solved_within(*tokens, budget), 1.0) for tokens in pairs]
+        solved = [(solved_within(*tokens, budget), 1.0) for tokens in pairs]
+        cells[f"solved_in_{budget}_tokens"] = solved
     several = [row for row in rows if row.turns > 1]
-    problems = counts["problem"]
     return (
         solved_scores(counts)
-        | _by_metric(problems, cells)
+        | _by_metric(counts["problem"], cells)
         | _by_metric([row.problem for row in several], _shares(several))
     )
 
@@ -228,8 +153,8 @@ def one_of(n: int, right: int, passed: int, passed_right: int, drawn: int) -> fl
 
 
 def _shares(rows: Sequence[Any]) -> dict[str, list[tuple[float, float]]]:
-    """Return SHARES of each problem, each a value and the number that it is a share of."""
-    cells: dict[str, list[tuple[float, float]]] = {metric.name: [] for metric in SHARES}
+    """Return the shares of each problem, each a value and the number that it is a share of."""
+    cells: dict[str, list[tuple[float, float]]] = {name: [] for name in (*SHARES, "false_stop")}
     for row in rows:
         right = int(row.solved.split()[0])
         failing = row.conversations - right
@@ -245,18 +170,14 @@ def _shares(rows: Sequence[Any]) -> dict[str, list[tuple[float, float]]]:
         ):
             cells[name].append((part / whole if whole else 0.0, whole))
         share = row.false_stops / passed_known if passed_known else 0.0
-        cells[FALSE_STOP].append((share, float(passed_known > 0)))
+        cells["false_stop"].append((share, float(passed_known > 0)))
     return cells
 
 
-TURN_TITLES: dict[str, str] = {}
-TURN_TABLES = ("turns.csv", "turn_differences.csv", "turn_curve.csv")
-BUDGETS = (1, 2, 4)  # in mean tokens of a conversation, of the group with the longest ones
-ENOUGH = 2  # times a budget that a problem's conversations have in all, so that it ends first
+# Tables.
 
 
-@dataclass(frozen=True)
-class TurnGroup:
+class TurnGroup(NamedTuple):
     """An evaluated model with its conversations' scores."""
 
     label: str
@@ -271,8 +192,8 @@ def turn_tables(
 ) -> dict[str, pd.DataFrame]:
     """Return TURN_TABLES; tables without rows if no run has conversations.
 
-    - turns.csv: label, seeds, step, turns (the most answers), metric, mean, low, high, problems.
-      Metrics are those of `analysis.turns.scores`, of each model where they are defined.
+    - turns.csv: label, seeds, step, turns (the most answers), metric, mean, low, high, problems, of
+      each model where the metric is defined.
     - turn_differences.csv: the columns of differences.csv, of the trained models.
     - turn_curve.csv: label, seeds, the X_AXES, turn, mean, low, high: the solve rate by turn at
       each evaluation of a group.
@@ -281,11 +202,20 @@ def turn_tables(
         return dict.fromkeys(TURN_TABLES, pd.DataFrame())
     plan = turn_plan(models, ks)
     scored = [turn_group(model, plan) for model in models]
-    trained = [group for group in scored if group.step > 0]
     measured = set().union(*(group.grids for group in scored))
-    metrics = [metric.name for metric in turn_metrics(plan) if metric.name in measured]
+    metrics = [metric for metric in plan.metrics() if metric in measured]
+    rows = []
+    for group in scored:
+        for metric in (name for name in metrics if name in group.grids):
+            grid = group.grids[metric]
+            ends = grid_interval(grid, metric)
+            problems = int((grid.weights > 0).any(axis=0).sum())
+            key = (group.label, len(group.seeds), group.step, group.turns, metric)
+            rows.append((*key, ends.mean, ends.low, ends.high, problems))
+    columns = ["label", "seeds", "step", "turns", "metric", "mean", "low", "high", "problems"]
+    trained = [group for group in scored if group.step > 0]
     tables = (
-        _mean_table(scored, metrics),
+        pd.DataFrame(rows, columns=columns),
         difference_table(paired_differences(trained, metrics)),
         turn_curve(groups),
     )
@@ -326,19 +256,6 @@ def turn_group(model: EvaluatedModel, plan: TurnPlan) -> TurnGroup:
     return TurnGroup(model.label, model.step, turns, model.seeds, stack_seeds(model.seeds, by_seed))
 
 
-def _mean_table(groups: Sequence[TurnGroup], metrics: Sequence[str]) -> pd.DataFrame:
-    rows = []
-    for group in groups:
-        for metric in (name for name in metrics if name in group.grids):
-            grid = group.grids[metric]
-            ends = grid_interval(grid, metric)
-            problems = int((grid.weights > 0).any(axis=0).sum())
-            key = (group.label, len(group.seeds), group.step, group.turns, metric)
-            rows.append((*key, ends.mean, ends.low, ends.high, problems))
-    columns = ["label", "seeds", "step", "turns", "metric", "mean", "low", "high", "problems"]
-    return pd.DataFrame(rows, columns=columns)
-
-
 def turn_curve(groups: Sequence[Group]) -> pd.DataFrame:
     """Return turn_curve.csv; an evaluation is averaged over the runs that have it."""
     rows = []
@@ -349,7 +266,7 @@ def turn_curve(groups: Sequence[Group]) -> pd.DataFrame:
             scores = [solved_scores(solved_at(run, step)) for run in runs]
             grids = stack_seeds(range(len(runs)), scores)
             for turn in range(1, len(grids) + 1):
-                metric = solved_in(turn)
+                metric = f"solved_in_{turn}"
                 ends = grid_interval(grids[metric], metric)
                 key = (group.label, len(runs), *spent, turn)
                 rows.append((*key, ends.mean, ends.low, ends.high))

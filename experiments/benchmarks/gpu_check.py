@@ -41,7 +41,10 @@ CUDA_TESTS = "tests/experiments/test_cuda.py"
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
 EOS, PAD, PROMPT_TOKENS = 2, 0, 256
 STEPS = ("GRPO without KL", "GRPO", "SPO q0=group", "PPO critic=shared", "PPO critic=separate")
-# hidden size, of the feed-forward block, layers, heads, heads of keys, vocabulary
+SIZES = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers"),
+    *("num_attention_heads", "num_key_value_heads", "vocab_size"),
+)
 SHAPES = {
     "0.5B": ((896, 4864, 24, 14, 2, 151936), STEPS),
     "1.5B": ((1536, 8960, 28, 12, 2, 151936), (STEPS[0], STEPS[2])),
@@ -77,22 +80,20 @@ class Bench:
     def prompted(self) -> list[Any]:
         return common.random_prompts(self.size, self.prompt_tokens, self.model.vocab_size)
 
-    def config(self, **model: Any) -> RunConfig:
+    def config(self) -> RunConfig:
         """The configuration of a run with such batches."""
-        config = config_of(["eval.kl_samples=0"])
-        task = replace(
-            config.task,
-            max_prompt_tokens=self.prompt_tokens,
-            max_response_tokens=self.size.max_tokens,
-        )
-        train = replace(config.train, prompts=self.size.prompts, group_size=self.size.responses)
-        engine = replace(
-            config.engine,
-            batch_size=self.size.prompts * self.size.responses,
-            logprob_check_samples=2 * self.size.prompts,
-        )
-        model = replace(config.model, dtype="bfloat16", **model)
-        return replace(config, algo=None, task=task, train=train, engine=engine, model=model)
+        prompts, responses, tokens = self.size
+        keys = {
+            "model.dtype": "bfloat16",
+            "eval.kl_samples": 0,
+            "task.max_prompt_tokens": self.prompt_tokens,
+            "task.max_response_tokens": tokens,
+            "train.prompts": prompts,
+            "train.group_size": responses,
+            "engine.batch_size": prompts * responses,
+            "engine.logprob_check_samples": 2 * prompts,
+        }
+        return config_of([f"{key}={value}" for key, value in keys.items()])
 
 
 def main(options: Options) -> int:
@@ -115,31 +116,26 @@ def main(options: Options) -> int:
             except Exception as error:
                 failed += 1
                 print(f"FAILED: {type(error).__name__}: {error}", flush=True)
-            gc.collect()
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
+            clear(device)
     print(f"\n{time.monotonic() - start:.0f} s, {failed} parts failed")
     return min(1, failed)
+
+
+def clear(device: torch.device) -> None:
+    """Free what a part has left behind."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
 
 
 def make_bench(
     shape: Sequence[int], steps: Sequence[str], small: bool, device: torch.device
 ) -> Bench:
     """A Qwen2 of this shape."""
-    width, inner, layers, heads, key_heads, vocabulary = shape
-    model = transformers.AutoConfig.for_model(
-        "qwen2",
-        hidden_size=width,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=key_heads,
-        vocab_size=vocabulary,
-        bos_token_id=1,
-        eos_token_id=EOS,
-        pad_token_id=PAD,
-        tie_word_embeddings=True,
-    )
+    ends = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
+    sizes = dict(zip(SIZES, shape, strict=True))
+    model = transformers.AutoConfig.for_model("qwen2", **sizes, **ends, tie_word_embeddings=True)
     size = BatchSize(2, 4, 8) if small else BatchSize(16, 8, 512)
     return Bench(model, steps, size, 6 if small else PROMPT_TOKENS, device, 1 if small else 2)
 
@@ -180,27 +176,17 @@ def _agree(bench: Bench, policy: Policy, engine: Engine) -> None:
 def learn(bench: Bench) -> None:
     """A step of each algorithm on random responses of the greatest length."""
     vocabulary, count = bench.model.vocab_size, bench.size.max_tokens
-    draw = torch.Generator().manual_seed(1)
-    entropy = math.log(vocabulary)
-    completions = []
+    draw, entropy, completions = torch.Generator().manual_seed(1), math.log(vocabulary), []
     for _ in range(bench.size.prompts * bench.size.responses):
         tokens = torch.randint(3, vocabulary, (count,), generator=draw).tolist()
         completions.append(Completion(tuple(tokens), (-entropy,) * count, entropy, True, 0))
-    samples = common.rewarded(bench.prompted, completions)
+    samples, config = common.rewarded(bench.prompted, completions), bench.config()
     trained_tokens = bench.size.prompts * (bench.prompt_tokens + bench.size.responses * count)
-    on_gpu = bench.device.type == "cuda"
     for name in bench.steps:
-        algorithm = common.algorithms()[name]
-        if on_gpu:
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated() if on_gpu else 0
-        policy = bench.policy()
+        algorithm, policy = common.algorithms()[name], bench.policy()
         policy.model.requires_grad_(True)
-        config = bench.config()
-        step = common.step_of(
-            algorithm, policy, PAD, copied=False, micro_batch=config.train.micro_batch
-        )
+        pieces = {"micro_batch": config.train.micro_batch}
+        step = common.step_of(algorithm, policy, PAD, copied=False, **pieces)
         seconds = []
         for _ in range(1 + bench.rounds):
             timer = common.start_timer()
@@ -208,17 +194,16 @@ def learn(bench: Bench) -> None:
             seconds.append(timer()["wall time"])
         rate = trained_tokens / min(seconds[1:])
         text = f"{name}: {min(seconds[1:]):.2f} s a step, {rate:,.0f} tokens/s"
-        if on_gpu:
-            shape = memory.shape_of(bench.model)
-            needed = memory.estimate(shape, config, algorithm.needs, on_gpu=True)
-            peak, estimated = torch.cuda.max_memory_allocated() - before, sum(needed.values())
+        if bench.device.type == "cuda":
+            shape, peak = memory.shape_of(bench.model), torch.cuda.max_memory_allocated()
+            needed = sum(memory.estimate(shape, config, algorithm.needs, on_gpu=True).values())
             gpu = torch.cuda.get_device_name(0)
             flops = next((f for card, f in PEAK_FLOPS.items() if card in gpu), math.nan)
             text += f", MFU {6 * shape.parameters * rate / flops:.0%}, peak {peak / 2**30:.1f} GiB"
-            text += f", {peak / estimated:.2f} of the estimate"
+            text += f", {peak / needed:.2f} of the estimate"
         print(text, flush=True)
         del step, policy
-        gc.collect()
+        clear(bench.device)
 
 
 def generate(bench: Bench) -> None:
@@ -245,7 +230,8 @@ def vllm(bench: Bench) -> None:
     policy = bench.policy()
     with tempfile.TemporaryDirectory() as folder:
         bench.model.save_pretrained(folder)  # only the shape: the weights are ours
-        config = bench.config(path=folder)
+        config = bench.config()
+        config.model = replace(config.model, path=folder)
         config.engine = replace(config.engine, name="vllm", colocate=True)
         engine = VLLMEngine(Host(config, policy), policy, {EOS})
         _generate(bench, engine)

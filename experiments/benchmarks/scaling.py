@@ -39,7 +39,7 @@ class Loop:
     """A training loop.
 
     A batch consists of `pieces` (a problem's responses, or one response). A piece is generated in
-    one of `slots`, then judged by one of `judges`. The learner trains on complete batches.
+    one of `slots`. The learner trains on complete batches.
     Generation of piece n of all begins once
 
         n <= (batches that the rollout weights have seen + sync_every + lag) * pieces
@@ -49,15 +49,13 @@ class Loop:
     """
 
     generate: Time  # a piece, in one slot
-    judge: Time = Time(0)  # a piece, by one judge
     train: Time = Time(0)  # a batch
     sync: Time = Time(0)  # the learner's weights into all engines
     pieces: int = 1  # of a batch
     slots: int = 1  # engines times pieces that each generates at once
-    judges: int = 1
     sync_every: int = 1
     lag: float = 0  # in batches
-    in_order: bool = True  # False: a batch takes the pieces that were judged first
+    in_order: bool = True  # False: a batch takes the pieces that were generated first
 
 
 class Simulation:
@@ -66,12 +64,11 @@ class Simulation:
     def __init__(self, loop: Loop, seed: int = 0) -> None:
         self.loop, self.env = loop, simpy.Environment()
         # A random stream for each kind: a change of one part leaves the times of the others.
-        kinds = enumerate(("generate", "judge", "train", "sync"))
+        kinds = enumerate(("generate", "train", "sync"))
         self.random = {kind: np.random.default_rng([seed, number]) for number, kind in kinds}
         self.slots = simpy.Resource(self.env, loop.slots)
-        self.judges = simpy.Resource(self.env, loop.judges)
         self.begun = 0  # pieces
-        # The rollout weights of judged pieces, of each batch or (key 0) of all.
+        # The rollout weights of generated pieces, of each batch or (key 0) of all.
         self.versions = defaultdict[int, simpy.Store](lambda: simpy.Store(self.env))
         self.seen = 0  # batches that the rollout weights have seen
         self.syncing, self.synced = False, self.env.event()
@@ -108,9 +105,6 @@ class Simulation:
         version = self.seen
         yield self.serve("generate")
         self.slots.release(slot)
-        with self.judges.request() as judge:
-            yield judge
-            yield self.serve("judge")
         self.versions[batch if self.loop.in_order else 0].put(version)
 
     def learner(self, batches: int) -> Events:
@@ -150,7 +144,7 @@ class Run:
     note: str = "predicted"  # what the model shares with the run
 
     def loop(self, spread: float, fitted_on: int = 128) -> Loop:
-        """With a staleness, half of the GPUs generate, half train on what was judged first."""
+        """With a staleness, half of the GPUs generate, half train on what was generated first."""
         # Sync and what the page does not name; 0 where the parts exceed the step.
         rest = Time(max(0.0, self.step - self.gen - self.update))
         generate, update, slots = _generate(spread, fitted_on), self.update, PER_GPU * self.gpus

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import itemgetter
 
 from transformers import PreTrainedTokenizerBase
 
@@ -144,7 +145,7 @@ class Judging:
         overlaps = responder.overlap and isinstance(self.judge, IncrementalEnvironment)
         self.thread = ThreadPoolExecutor(1, "judge") if overlaps else None
         self.stopped = False
-        self.sessions: list[ThreadSession] = []
+        self.sessions: list[Session] = []
 
     def __enter__(self) -> Judging:
         return self
@@ -156,7 +157,7 @@ class Judging:
             self.stopped = error is not None
             for session in self.sessions:
                 session.end()
-            pending = {session.future for session in self.sessions}
+            pending = {session.future for session in self.sessions if session.future}
             while self.stopped and pending:
                 assert isinstance(self.judge, IncrementalEnvironment)
                 self.judge.abandon()
@@ -165,12 +166,8 @@ class Judging:
 
     def start(self, submissions: Sequence[Submission] | None = None) -> Session:
         """Start a session, which is complete if its `submissions` are given."""
-        session: Session
-        if self.thread is None:
-            session = Session(self)
-        else:
-            session = ThreadSession(self, self.thread)
-            self.sessions.append(session)
+        session = Session(self)
+        self.sessions.append(session)
         if submissions is not None:
             session.submit(list(enumerate(submissions)))
             session.end()
@@ -178,39 +175,19 @@ class Judging:
 
 
 class Session:
-    """Submissions that are judged together, once their judgements are waited for."""
+    """Numbered submissions that are judged together, in the thread if there is one."""
 
     def __init__(self, judging: Judging) -> None:
         self.judging = judging
-        self.submissions: dict[int, Submission] = {}
-
-    def submit(self, submissions: Numbered) -> None:
-        """Take numbered submissions."""
-        self.submissions.update(submissions)
-
-    def end(self) -> None:
-        """Note that nothing more will be submitted."""
-
-    def wait(self) -> list[Judgement]:
-        """Return all judgements in the order of their numbers."""
-        judging, submissions = self.judging, sorted(self.submissions.items())
-        with judging.ledger.phase("judge") if judging.ledger else nullcontext():
-            judging.activity.expect(len(submissions), "responses")
-            return judging.judge.judge([submission for _, submission in submissions])
-
-
-class ThreadSession(Session):
-    """Submissions that a thread judges as they come, in one session of the judge."""
-
-    def __init__(self, judging: Judging, thread: ThreadPoolExecutor) -> None:
-        super().__init__(judging)
         self.batches: queue.SimpleQueue[Numbered | None] = queue.SimpleQueue()
-        self.busy_s = 0.0  # wall time with something to judge
-        self.future: Future[list[Judgement]] = thread.submit(self._judge)
+        self.busy_s = 0.0  # wall time of the thread with something to judge
+        self.future: Future[list[Judgement]] | None = None
+        if judging.thread is not None:
+            self.future = judging.thread.submit(self._judge)
 
     def submit(self, submissions: Numbered) -> None:
         """Queue numbered submissions. Raises the judge's exception, if it has failed."""
-        if self.future.done():
+        if self.future is not None and self.future.done():
             self.future.result()
         self.batches.put(submissions)
 
@@ -219,8 +196,15 @@ class ThreadSession(Session):
         self.batches.put(None)
 
     def wait(self) -> list[Judgement]:
-        """Return all judgements, and charge the work and the time until it is done."""
-        ledger = self.judging.ledger
+        """Return all judgements in the order of their numbers; charge work and waiting."""
+        judging, ledger = self.judging, self.judging.ledger
+        if self.future is None:
+            submissions = [
+                submission for _, submission in sorted(self._next_batch() or (), key=itemgetter(0))
+            ]
+            with ledger.phase("judge") if ledger else nullcontext():
+                judging.activity.expect(len(submissions), "responses")
+                return judging.judge.judge(submissions)
         with ledger.waiting("judge") if ledger else nullcontext():
             judgements = self.future.result()
         if ledger:

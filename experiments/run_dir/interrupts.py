@@ -40,11 +40,6 @@ def _print(line: str) -> None:
         os.write(1, f"{line}\n".encode())
 
 
-def exit_if_orphaned(parent: int) -> None:
-    """Until `raise_interrupts`: end the process if its parent, of this id, has ended."""
-    _handle(lambda *_: None if os.getppid() == parent else os._exit(INTERRUPTED))
-
-
 def raise_interrupts() -> None:
     """From now on raise KeyboardInterrupt for either signal."""
     _handle(interrupt)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.budgets import area_under_curve, curve_score, mean_pass_at
+from analysis.budgets import curve_score
 from analysis.runs import Run
 
 
@@ -26,20 +26,9 @@ def run(accepted, samples=10, steps=None):
     return Run(Path("r"), config, {}, pd.DataFrame(), pd.DataFrame(rows, columns=columns))
 
 
-def test_a_line_has_its_mean_and_steps_count_by_their_distance():
-    assert area_under_curve([0, 10, 20], [0.0, 0.5, 1.0]) == 0.5
-    assert area_under_curve([0, 10, 40], [1.0, 0.0, 0.0]) == 10 * 0.5 / 40
-    assert area_under_curve([5, 15], [0.3, 0.3]) == pytest.approx(0.3)
-    with pytest.raises(ValueError, match="two evaluations"):
-        area_under_curve([3], [0.5])
-    with pytest.raises(ValueError, match="ascending"):
-        area_under_curve([3, 3], [0.5, 0.5])
-
-
 def test_the_score_is_the_area_under_the_mean_of_pass_at_1_and_pass_at_10():
     # pass@1 0, .1, .6; pass@10 of ten samples: the share of problems with an accepted one
     one = run({0: [0, 0], 10: [2, 0], 40: [10, 2]})
-    assert mean_pass_at(one) == pytest.approx({0: 0, 10: (0.1 + 0.5) / 2, 40: (0.6 + 1) / 2})
     assert curve_score(one) == pytest.approx((10 * 0.15 + 30 * 0.55) / 40)
 
 

@@ -37,7 +37,7 @@ def test_the_made_programs_get_the_verdicts_of_their_labels():
     assert done.stdout.split() == ["96"]
 
 
-SERIAL = scaling.Loop(scaling.Time(2), scaling.Time(1), scaling.Time(3), scaling.Time(1))
+SERIAL = scaling.Loop(scaling.Time(3), scaling.Time(3), scaling.Time(1))
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ SERIAL = scaling.Loop(scaling.Time(2), scaling.Time(1), scaling.Time(3), scaling
     [
         (SERIAL, 7, 0),  # all in turn
         (scaling.replace(SERIAL, lag=1), 4, 1),  # the learner and the sync are the bottleneck
-        (scaling.replace(SERIAL, pieces=4), 3 * 2 + 7, 0),  # one slot
-        (scaling.replace(SERIAL, pieces=4, slots=4, judges=4), 7, 0),
+        (scaling.replace(SERIAL, pieces=4), 3 * 3 + 7, 0),  # one slot
+        (scaling.replace(SERIAL, pieces=4, slots=4), 7, 0),
     ],
 )
 def test_a_loop_of_fixed_times_takes_what_can_be_added_up_by_hand(loop, seconds, lag):

@@ -6,7 +6,8 @@ import pytest
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
 from experiments.replay import sample_log
-from experiments.replay.sources import FrozenBatches, JudgingCosts
+from experiments.replay.judgements import JudgingCosts
+from experiments.replay.sources import FrozenBatches
 from experiments.run_dir.ledger import Ledger
 from experiments.trainer import train
 from tests.experiments.compose import config as config_of
@@ -32,9 +33,9 @@ def test_two_passes_are_the_same_bits_and_write_and_judge_nothing(recorded, tmp_
     written = []
     generate = HFEngine.generate
 
-    def counted(engine, prompts, *given):
-        written.append(len(prompts))
-        return generate(engine, prompts, *given)
+    def counted(engine, request, *given):
+        written.append(len(request.prompts))
+        return generate(engine, request, *given)
 
     monkeypatch.setattr(HFEngine, "generate", counted)
     first, second = (run(tmp_path / n, "algo=spo", *frozen(recorded)) for n in "ab")
@@ -82,17 +83,23 @@ def test_a_folder_without_its_configuration_is_refused(recorded, tmp_path):
     config = config_of(*FEW, *frozen(tmp_path), f"output_dir={tmp_path / 'out'}")
     outcome = train(config)
     assert (outcome.status, outcome.expected) == ("failed", True)
-    assert "no config.yaml; give the whole folder" in outcome.error
+    assert "not a whole run folder" in outcome.error
 
 
 def open_recorded(recorded, *overrides, prompts=(), accepts_missing_logprobs=True):
     given = ("experiment=frozen", f"replay.from_runs=[{recorded}]", *overrides)
     config = config_of(*FEW, *given)
-    return FrozenBatches(config, prompts, "judge", JudgingCosts(Ledger()), accepts_missing_logprobs)
+    return FrozenBatches(
+        config,
+        prompts,
+        "judge",
+        JudgingCosts(Ledger(), "replayed_programs"),
+        accepts_missing_logprobs,
+    )
 
 
 def test_what_does_not_fit_is_refused_in_a_line(recorded):
-    with pytest.raises(UserError, match="it recorded 2 batches; use steps=2"):
+    with pytest.raises(UserError, match="batch 3 is not recorded; use steps=2"):
         open_recorded(recorded, "steps=3")
     with pytest.raises(UserError, match="is not in this run's train split"):
         open_recorded(recorded)
@@ -102,12 +109,8 @@ def test_what_does_not_fit_is_refused_in_a_line(recorded):
     ("overrides", "told"),
     [
         (["algo=grpo"], "without rollout log-probs, which algo=grpo needs"),
-        (["algo=spo", "train.group_size=2"], "train.group_size is 2 here; use the same"),
-        pytest.param(
-            *(["algo=spo", "train.group_size=8"], "train.group_size is 8 here; use the same"),
-            marks=pytest.mark.slow,  # larger than recorded, where 2 is smaller
-        ),
-        (["algo=spo", "train.temperature=0.7"], "train.temperature is 0.7 here; use the same"),
+        (["algo=spo", "train.group_size=2"], "its train.group_size is 4, but 2 here"),
+        (["algo=spo", "train.temperature=0.7"], "its train.temperature is 1.0, but 0.7 here"),
         (["algo=spo", "judge.output_limit_mb=5"], "judged by another judge"),
     ],
 )

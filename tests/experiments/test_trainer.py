@@ -52,18 +52,8 @@ def run(output_dir, *overrides):
 MONTE_CARLO = ["algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4"]
 CASES = {
     "spo-half-online-stale": [*MONTE_CARLO, "train.offline_share=0.5", "train.sync_every=2"],
-    "spo-online-value": ["algo=spo", "algo.q0=online", "algo.q0_samples=4"],
-    "spo-group": ["algo=spo", "algo.loss=squared"],
-    "spo-offline": ["algo=spo", "train.offline_share=1"],
     "ppo": ["algo=ppo"],
-    "ppo-shared-fraction": [
-        *("algo=ppo", "algo.critic=shared", "train.truncation=mask"),
-        *("task.reward.kind=fraction", "judge.early_stop=false"),
-    ],
     "grpo": ["algo=grpo", "train.sync_every=2"],
-    "grpo-corrected-without-reference": [
-        *("algo=grpo", "algo.kl_coef=0", "train.sync_every=2", "train.correction=truncated"),
-    ],
 }
 
 
@@ -84,18 +74,7 @@ def finished(tmp_path_factory):
     return of
 
 
-# Slow: each differs from a fast one in a loss or a share that tests of the learner and of rollouts
-# hold; the fast ones are also what the tests below compare with.
-VARIANTS = (
-    "spo-online-value",
-    "spo-group",
-    "spo-offline",
-    "ppo-shared-fraction",
-    "grpo-corrected-without-reference",
-)
-
-
-@pytest.mark.parametrize("case", all_but_slow(CASES, slow=VARIANTS))
+@pytest.mark.parametrize("case", CASES)
 def test_every_algorithm_runs_and_leaves_a_whole_run_folder(case, finished):
     folder = finished(case)
     info = json.loads((folder / "run.json").read_text())
@@ -103,7 +82,6 @@ def test_every_algorithm_runs_and_leaves_a_whole_run_folder(case, finished):
     assert info["sandbox"]["name"] == "embedded"
     assert info["judge_version"]
     assert info["data_hash"]
-    assert info["requested_k"] == [1, 2, 5]  # of which two samples give 1 and 2
     metrics = pd.read_parquet(folder / "metrics.parquet")
     assert metrics["step"].tolist() == [1, 2, 3]
     assert metrics["budget/optimiser_steps"].tolist() == [1, 2, 3]
@@ -112,10 +90,7 @@ def test_every_algorithm_runs_and_leaves_a_whole_run_folder(case, finished):
     spent = metrics.filter(like="budget/").iloc[-1]
     beside = spent["budget/reference_programs"] + spent["budget/offline_programs"]
     fresh = 3 * 4 * 4 * (1 - (0.5 if "train.offline_share=0.5" in CASES[case] else 0))
-    if "train.offline_share=1" in CASES[case]:
-        assert spent["budget/judged_programs"] == beside > 0
-    else:
-        assert beside < spent["budget/judged_programs"] <= beside + fresh
+    assert beside < spent["budget/judged_programs"] <= beside + fresh
     assert not (folder / "metrics.jsonl").exists()
     evals = pd.read_parquet(folder / "evals.parquet")
     assert sorted(evals["step"].unique()) == [0, 2, 3]
@@ -173,60 +148,6 @@ def test_the_same_seed_gives_the_same_numbers_to_the_bit_with_and_without_overla
 ):
     plain = run(tmp_path, *CASES[case], "runtime.overlap=false")
     assert_same(finished(case), plain, "metrics", "evals")
-
-
-def test_another_seed_gives_other_numbers(finished, tmp_path):
-    other = run(tmp_path, *CASES["grpo"], "seed=1", "steps=1")
-    losses = [pd.read_parquet(f / "metrics.parquet")["loss"][0] for f in (finished("grpo"), other)]
-    assert losses[0] != losses[1]
-
-
-@pytest.mark.slow  # three runs; tests of initial values hold what is read back
-def test_initial_values_from_disk_change_nothing_but_time(tmp_path, monkeypatch):
-    """Cold, one call draws the reference's responses to all batches; warm, none are drawn."""
-    from experiments.rollout.initial_values import ReferenceRewards
-
-    draw, drawn = ReferenceRewards._draw, []
-    noted = lambda self, missing: (drawn.append(len(missing)), draw(self, missing))  # noqa: E731
-    monkeypatch.setattr(ReferenceRewards, "_draw", noted)
-    cold = run(tmp_path, *MONTE_CARLO)
-    assert list(filter(None, drawn)) == [12]  # three batches of four prompts
-    (cache,) = (tmp_path / ".cache" / "reference_rewards").glob("*.jsonl")
-    with cache.open("a") as file:
-        file.write('\n{"prompt": "cut sho')  # what a crash leaves
-    warm = run(tmp_path, *MONTE_CARLO)
-    assert cold != warm
-    assert list(filter(None, drawn)) == [12]
-    assert_same(cold, warm, "metrics")
-
-
-def test_the_base_is_evaluated_once_and_charged_to_every_run(tmp_path, monkeypatch):
-    from experiments import evaluation
-
-    made = []
-
-    def counted(config, *given):
-        made.append(config.seed)
-        return evaluate(config, *given)
-
-    evaluate = evaluation.evaluate
-    monkeypatch.setattr(evaluation, "evaluate", counted)
-    few = ["task.max_response_tokens=12", "eval.kl_samples=0"]
-    folders = [run(tmp_path, *few, "steps=1", f"algo={algo}") for algo in ("grpo", "grpo", "sft")]
-    assert made == [0]
-    (file,) = (tmp_path / ".cache" / "base").iterdir()
-    cost = json.loads(file.read_text())["seconds"]
-    for folder in folders:
-        metrics = pd.read_parquet(folder / "metrics.parquet")
-        assert metrics["time/evaluate_s"].iloc[0] >= cost
-        spent = metrics[[c for c in metrics if c.startswith("time/waited_")]]
-        assert (metrics["time/total_s"] >= spent.sum(axis=1) - 1e-6).all()
-    assert_same(*folders[:2], "metrics", "evals")  # computed or read: all that follows is the same
-    run(tmp_path, *few, "algo=grpo", "steps=0", "seed=1")
-    run(tmp_path, *few, "algo=grpo", "steps=0", "eval.temperature=0.5")
-    file.write_text("cut sho")
-    run(tmp_path, *few, "algo=grpo", "steps=0")
-    assert made == [0, 1, 0, 0]
 
 
 CACHES = ("base", "reference_rewards")
@@ -341,14 +262,3 @@ def test_at_a_constant_lag_the_rollout_policy_is_exactly_so_old(tmp_path):
     # The rollout engine is checked once, at lag 0; the trained weights' at each evaluation.
     assert metrics["mismatch/mean"].notna().tolist() == [True, False, False, True]
     assert metrics["mismatch/mean"].max() < 1e-4 < metrics["mismatch/to_base"].iloc[-1]
-
-
-@pytest.mark.slow  # two runs; test_policy_lag_and_syncs_follow_sync_every has the lags themselves
-def test_lags_that_are_alike_give_the_same_numbers_to_the_bit(tmp_path):
-    """Either way both batches are the initial weights'; one way keeps a ring of weights for it."""
-    options = ("algo=grpo", "steps=2", "eval.every=0", "eval.samples=1", "eval.k=[1]")
-    ring, tooth = (run(tmp_path, *options, key) for key in ("train.lag=1", "train.sync_every=2"))
-    metrics = [
-        deterministic(f, "metrics").drop(columns="budget/weight_syncs") for f in (ring, tooth)
-    ]
-    pd.testing.assert_frame_equal(*metrics, check_exact=True)

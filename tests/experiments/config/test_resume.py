@@ -18,7 +18,7 @@ from experiments.config import resume
 from experiments.errors import UserError
 from experiments.evaluation import Evaluation
 from experiments.learner.learner import Learner
-from experiments.rollout.generate import ThreadSession
+from experiments.rollout.generate import Session
 from experiments.rollout.rollouts import Rollouts
 from experiments.run_dir.records import Records
 from tests.experiments.compose import config as config_of
@@ -142,7 +142,7 @@ def interrupt_at(monkeypatch, target, name, call):
 
 INTERRUPTS = {
     "before a step": (Rollouts, "collect", 4),
-    "in a batch, while it is judged": (ThreadSession, "wait", 3),
+    "in a batch, while it is judged": (Session, "wait", 3),
     "in a step, after judging": (trainer, "sample_metrics", 4),
     "before an evaluation": (trainer.Trainer, "kl_metrics", 1),
     "in an evaluation": (Evaluation, "rows", 2),

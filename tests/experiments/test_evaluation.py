@@ -1,16 +1,25 @@
-"""Evaluations at further temperatures: their samples, what they leave alone, how they resume."""
+"""Evaluations: the base's cache, further temperatures, and kills among them."""
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from experiments import evaluation, trainer
+from envs.environment import JudgeStats
+from envs.problem import Judgement, Verdict
+from envs.reward import RewardConfig
+from experiments import trainer
 from experiments.config import resume
+from experiments.engines.base import Sampling
 from experiments.errors import UserError
+from experiments.evaluation import Evaluation
 from experiments.rollout.generate import Responder
+from experiments.run_dir.ledger import Ledger
+from experiments.sample import Completion
 from tests.experiments.compose import config as config_of
+from tests.experiments.rollout.stored import prompt
 
 SMALL = [
     "algo=grpo",
@@ -32,6 +41,49 @@ SMALL = [
     "algo.learning_rate=1e-3",
 ]
 FURTHER = "eval.further_temperatures=[0,1]"
+
+
+class Engine:
+    description = "one"
+
+    def generate(self, request, finished=None):
+        return [[Completion((3,), (0.0,), 0.5, False, 0) for _ in group] for group in request.seeds]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "by_wall_time", "kept"),
+    [
+        (Verdict.WRONG_ANSWER, 0, True),
+        (Verdict.TIME_LIMIT, 0, True),
+        (Verdict.TIME_LIMIT, 1, False),
+        (Verdict.INFRA_ERROR, 0, False),
+    ],
+)
+def test_the_base_is_evaluated_once_unless_a_verdict_is_uncertain(
+    tmp_path, verdict, by_wall_time, kept
+):
+    asked = []
+
+    def judge(submissions):
+        asked.extend(submissions)
+        return [Judgement(verdict, 0, 1, 1, "x") for _ in submissions]
+
+    stats = JudgeStats(by_wall_time=by_wall_time)
+    made = SimpleNamespace(version="1", stats=stats, judge=judge)
+    words = SimpleNamespace(batch_decode=lambda rows, skip_special_tokens: ["x"] * len(rows))
+    responder = Responder(Engine(), None, words, RewardConfig(), False)
+    evaluation = Evaluation(
+        *([prompt("p")], responder, Sampling(9, 0.5), 2, 0, Ledger()),
+        base_judge=lambda: made,
+        cache=tmp_path / "base",
+        facts=(),
+    )
+    found = [evaluation.rows(0, lambda count: None) for _ in range(2)]
+    assert found[0][0] == found[1][0] and [row["entropy"] for row in found[0][0]] == [0.5, 0.5]
+    assert [file is not None for _, file in found] == [False, kept]
+    assert len(asked) == (2 if kept else 4)
+    evaluation.rows(0, lambda count: None, temperature=1.0)  # of its own
+    assert len(asked) == (4 if kept else 6)
 
 
 def begin(output_dir, *overrides):
@@ -70,39 +122,22 @@ def assert_same(folder, undisturbed, *names):
         )
 
 
-ALL = ("metrics", "evals", "further_evals")
-
-
-def test_samples_are_drawn_at_the_further_temperatures(finished):
-    rows = pd.read_parquet(finished(FURTHER) / "further_evals.parquet")
-    main = pd.read_parquet(finished(FURTHER) / "evals.parquet")
+def test_samples_are_drawn_at_further_temperatures_and_all_else_is_the_same(finished):
+    plain, further = finished(), finished(FURTHER)
+    rows, main = (pd.read_parquet(further / f"{n}.parquet") for n in ("further_evals", "evals"))
     assert sorted({*zip(rows["step"], rows["temperature"], strict=True)}) == [
         *((0, 0.0), (0, 1.0), (2, 0.0), (2, 1.0))
     ]
     assert list(rows.columns) == [*main.columns, "temperature"]
-    for _, part in rows.groupby(["step", "temperature"]):
-        whole = main[main["step"] == part["step"].iloc[0]]
-        keys = ["problem", "sample", "difficulty", "tags"]
-        assert part[keys].reset_index(drop=True).equals(whole[keys].reset_index(drop=True))
     programs = rows.groupby(["temperature", "step", "problem"])["program"].nunique()
     assert (programs[0.0] == 1).all()  # the most probable program, four times
     assert programs[1.0].mean() > 3
-
-
-def test_all_else_is_the_same_with_and_without_them(finished):
-    plain, further = finished(), finished(FURTHER)
     assert_same(further, plain, "metrics", "evals", "problems")
     weights = "checkpoints/final/model.safetensors"
     assert (plain / weights).read_bytes() == (further / weights).read_bytes()
-    names = [{path.name for path in run.iterdir()} for run in (plain, further)]
-    assert names[1] - names[0] == {"further_evals.parquet"}
-    shown = [(run / "run.json").read_text().partition('"pass_at"')[2] for run in (plain, further)]
-    assert shown[0].partition("}")[0] == shown[1].partition("}")[0] != ""
 
 
-def test_each_temperature_has_random_streams_of_its_own_and_all_else_is_shared(
-    tmp_path, monkeypatch
-):
+def test_each_temperature_has_random_streams_of_its_own(tmp_path, monkeypatch):
     asked, respond = [], Responder.respond
 
     def recorded(self, prompts, seeds, sampling, *rest):
@@ -113,40 +148,26 @@ def test_each_temperature_has_random_streams_of_its_own_and_all_else_is_shared(
     begin(tmp_path, "steps=0", "eval.temperature=1", "eval.further_temperatures=[0.4]")
     begin(tmp_path, "steps=0", "eval.further_temperatures=[1]")
     assert [sampling.temperature for sampling, _ in asked] == [1, 0.4, 0.4, 1]
-    assert len({(sampling.top_p, sampling.max_tokens) for sampling, _ in asked}) == 1
     main, further, other_main, other_further = (seeds for _, seeds in asked)
     assert main == other_main and len(main) == 4 * 4
     # A further evaluation is never the main one of another run.
     assert len(main | further | other_further) == 3 * len(main)
 
 
-def test_the_base_is_evaluated_once_for_all_runs_of_a_seed(tmp_path, monkeypatch):
-    made, evaluate = [], evaluation.evaluate
-
-    def counted(config, *given):
-        made.append(given[-3])
-        return evaluate(config, *given)
-
-    monkeypatch.setattr(evaluation, "evaluate", counted)
-    folders = [begin(tmp_path, "steps=0", FURTHER).folder for _ in range(2)]
-    assert made == [None, 0.0, 1.0]
-    assert_same(*folders, "evals", "further_evals")
-
-
 def killed_at(call, output_dir, *overrides):
     """The folder of a run that is killed at the end of its `call`-th own evaluation."""
     child = os.fork()
     if not child:
-        calls, evaluate = [], trainer.evaluate
+        calls, respond = [], Evaluation._evaluate
 
         def killing(*given):
-            rows = evaluate(*given)
+            rows = respond(*given)
             calls.append(1)
             if len(calls) == call:
                 os.kill(os.getpid(), signal.SIGKILL)
             return rows
 
-        trainer.evaluate = evaluation.evaluate = killing
+        Evaluation._evaluate = killing
         begin(output_dir, *overrides)
         os._exit(1)
     _, status = os.waitpid(child, 0)
@@ -156,30 +177,12 @@ def killed_at(call, output_dir, *overrides):
 
 
 # the base's three evaluations, the main one after a step, and three at the end
-KILLS = {"at the start": 2, "at the end": 6}
-
-
-# Slow: kills elsewhere are in test_resume.py, and one among the base's evaluations below.
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", KILLS)
-def test_kill_9_among_them_costs_nothing(moment, finished, tmp_path):
-    call = KILLS[moment]
+@pytest.mark.slow  # kills elsewhere are in test_resume.py
+@pytest.mark.parametrize("call", [2, 6])
+def test_kill_9_among_them_costs_nothing(call, finished, tmp_path):
     folder = killed_at(call, tmp_path, FURTHER)
     assert resumed(folder).status == "finished"
-    assert_same(folder, finished(FURTHER), *ALL)
-
-
-def test_what_the_base_was_evaluated_at_before_a_kill_is_not_done_again(tmp_path, monkeypatch):
-    folder = killed_at(3, tmp_path, FURTHER, "steps=0")
-    made, evaluate = [], evaluation.evaluate
-
-    def counted(config, *given):
-        made.append(given[-3])
-        return evaluate(config, *given)
-
-    monkeypatch.setattr(evaluation, "evaluate", counted)
-    assert resumed(folder).status == "finished"
-    assert made == [1.0]
+    assert_same(folder, finished(FURTHER), "metrics", "evals", "further_evals")
 
 
 @pytest.mark.slow  # two more runs; test_resume.py extends one without further temperatures
@@ -194,26 +197,10 @@ def test_an_extended_run_is_evaluated_at_its_new_end(finished, tmp_path):
     pd.testing.assert_frame_equal(kept, table(whole, "further_evals"), check_exact=True)
 
 
-def test_a_run_resumes_with_its_own_temperatures_only(finished):
-    with pytest.raises(UserError, match=r"further_temperatures=\[2\.0\] \(was \[0\.0, 1\.0\]"):
-        resume.resumed_config(finished(FURTHER), ["eval.further_temperatures=[2.0]"])
-
-
 @pytest.mark.parametrize(
-    ("value", "cure"),
-    [
-        ("[0.4]", "0.4 is eval.temperature"),
-        ("[1,0.4]", "0.4 is eval.temperature"),
-        ("[1,1.0]", "1 is listed twice"),
-        ("[1,1.0000001]", "1 is listed twice"),  # it would have the same name
-        ("[0.0,-0.0]", "0 is listed twice"),
-        ("[inf]", "not a finite number"),
-        ("[nan]", "it must be at least 0"),
-        ("[-1]", "it must be at least 0"),
-        ("1", "it takes a list"),
-    ],
+    "value", ["[0.4]", "[1,1.0000001]", "[0.0,-0.0]", "[inf]", "[nan]", "[-1]"]
 )
-def test_impossible_temperatures_are_refused_by_name(value, cure):
+def test_impossible_temperatures_are_refused_by_name(value):
     with pytest.raises(UserError, match=r"eval\.further_temperatures") as caught:
-        config_of(f"eval.further_temperatures={value}")
-    assert cure in str(caught.value) and "\n" not in str(caught.value)
+        config_of(f"eval.further_temperatures=[{value}]")
+    assert "\n" not in str(caught.value)
