@@ -29,7 +29,7 @@ seeds. If it is the control, every comparison suffers. Three guards keep the fam
   from a control that spreads more, and ask for a smaller correction.
 - Of the degrees of freedom that moderation adds, a part is not counted: NOT_LENT / (seeds - 1)².
 
-`python -m tests.analysis.family_wise` checks the errors and the power.
+tests/analysis/test_family_wise.py checks the errors.
 """
 
 from __future__ import annotations

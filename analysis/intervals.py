@@ -12,7 +12,7 @@ at random. The mean's variance has two parts, estimated by the mean squares of a
 The half-width of an interval is √(t²_{S-1} · seeds + t²_{n-1} · problems). Each part has the
 quantile of its own degrees of freedom, as in Howe (1974, J. Am. Stat. Assoc. 69) for a sum of two
 estimates. A percentile bootstrap over 3 seeds and a t-interval with Satterthwaite's degrees of
-freedom are too narrow, the more so the more seeds differ. `python -m tests.analysis.simulation`
+freedom are too narrow, the more so the more seeds differ. tests/analysis/test_intervals.py
 checks the coverage. Ratios (a mean weighted by accepted programs, or over the problems on which it
 is defined) enter by their first-order terms. Problems count by Kish's effective number.
 

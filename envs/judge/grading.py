@@ -40,21 +40,6 @@ class Grade:
     output: str = ""  # of a WRONG_ANSWER: what the program printed or returned (`kept_output`)
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The counted grades of one program's run."""
-
-    verdict: Verdict
-    passed: int
-    run: int
-    detail: str
-    failed_position: int | None  # of the first failed test, in running order
-    doubtful: bool
-    by_wall_time: bool = False
-    output: str = ""
-    exception: str = ""
-
-
 @dataclass(slots=True)
 class Budget:
     """What all tests of a program together may use of time that no right program needs.
@@ -182,11 +167,22 @@ def kept_output(checker: str, stdout: bytes) -> str:
     return text if len(text) <= MAX_OUTPUT_CHARS else text[: MAX_OUTPUT_CHARS - 1] + "…"
 
 
-def summarize(grades: Sequence[Grade], total: int, *, early_stop: bool) -> Summary:
+def summarize(
+    problem: Problem,
+    program: str,
+    grades: Sequence[Grade],
+    order: Sequence[int],
+    *,
+    early_stop: bool,
+    cpu_s: float = 0.0,
+    judge_version: str = "",
+) -> tuple[Judgement, int | None, bool]:
     """Count grades in running order; with `early_stop`, up to the first failure.
 
-    The verdict is that of the first failure, except that an INFRA_ERROR anywhere takes precedence.
-    Missing tests without a failure are an INFRA_ERROR too, since the sandbox has lost them.
+    `order`: the problem's tests as they run. Returns the judgement, the first failed test, and
+    whether another run may give another judgement. The verdict is that of the first failure, except
+    that an INFRA_ERROR anywhere takes precedence. Missing tests without a failure are an
+    INFRA_ERROR too, since the sandbox has lost them.
     """
     counted: list[Grade] = []
     failed: tuple[int, Grade] | None = None
@@ -197,62 +193,38 @@ def summarize(grades: Sequence[Grade], total: int, *, early_stop: bool) -> Summa
             failed = (position, grade)
         if failed is not None and (early_stop or infra_error):
             break
-    no_run = (Verdict.SYNTAX_ERROR, Verdict.INFRA_ERROR)
-    passed = sum(grade.verdict is Verdict.ACCEPTED for grade in counted)
-    run = sum(grade.verdict not in no_run for grade in counted)
     doubtful = any(grade.doubtful for grade in counted)
-    by_wall_time = any(grade.by_wall_time for grade in counted)
-    if failed is None and len(grades) < total:
+    if failed is None and len(grades) < len(order):
         failed = (len(grades), Grade(Verdict.INFRA_ERROR, "the sandbox left tests out"))
         doubtful = True
-    if failed is None:
-        return Summary(Verdict.ACCEPTED, passed, run, "", None, doubtful, by_wall_time)
-    position, first = failed
-    ended = next((grade.ended for grade in counted if grade.ended), "")
-    raised = first.verdict in (Verdict.RUNTIME_ERROR, Verdict.SYNTAX_ERROR)
-    return Summary(
-        first.verdict,
-        passed,
-        run,
-        "; ".join(filter(None, (first.detail, ended))),
-        None if first.verdict is Verdict.INFRA_ERROR else position,
-        doubtful,
-        by_wall_time,
-        output=first.output,
-        exception=exception_text(first.detail) if raised else "",
-    )
-
-
-def judgement(
-    problem: Problem,
-    program: str,
-    summary: Summary,
-    test: int | None,
-    *,
-    cpu_s: float = 0.0,
-    judge_version: str = "",
-) -> Judgement:
-    """Build the Judgement of a summary; `test` is the failed test's index in the problem."""
-    detail = summary.detail.strip()
-    compiled = summary.verdict is not Verdict.SYNTAX_ERROR
+    position, first = failed or (0, Grade(Verdict.ACCEPTED))
+    compiled = first.verdict is not Verdict.SYNTAX_ERROR
+    test = None
+    if first.verdict not in (Verdict.ACCEPTED, Verdict.INFRA_ERROR):
+        test = order[position]
+    ended = next((grade.ended for grade in counted if failed and grade.ended), "")
+    detail = "; ".join(filter(None, (first.detail, ended))).strip()
     if test is not None and compiled:
         detail = f"test {test}: {detail}" if detail else f"test {test}"
     detail = detail if len(detail) <= MAX_DETAIL_CHARS else "…" + detail[-MAX_DETAIL_CHARS:]
-    return Judgement(
-        verdict=summary.verdict,
-        passed=summary.passed,
+    raised = first.verdict in (Verdict.RUNTIME_ERROR, Verdict.SYNTAX_ERROR)
+    not_run = (Verdict.SYNTAX_ERROR, Verdict.INFRA_ERROR)
+    judgement = Judgement(
+        verdict=first.verdict,
+        passed=sum(grade.verdict is Verdict.ACCEPTED for grade in counted),
         total=len(problem.tests),
-        run=summary.run,
+        run=sum(grade.verdict not in not_run for grade in counted),
         program=program,
         detail=readable(detail),
         problem_hash=problem.hash,
-        by_wall_time=summary.by_wall_time,
+        by_wall_time=any(grade.by_wall_time for grade in counted),
         cpu_s=cpu_s,
         judge_version=judge_version,
         failed_test=test if compiled else None,
-        output=summary.output,
-        exception=summary.exception,
+        output=first.output,
+        exception=exception_text(first.detail) if raised else "",
     )
+    return judgement, test, doubtful
 
 
 def exception_text(stderr: str) -> str:

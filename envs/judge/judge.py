@@ -26,7 +26,7 @@ from envs.environment import JudgeStats, Submission
 from envs.judge.checker_program import OUTPUT_LIMIT_MB, PROGRAM, CheckerRuns
 from envs.judge.checkers import comparable
 from envs.judge.extract import extract_program
-from envs.judge.grading import Budget, Grade, PendingProgram, Summary, judgement, summarize
+from envs.judge.grading import Budget, Grade, PendingProgram, summarize
 from envs.judge.testlib import testlib_digest
 from envs.judge.verdict_cache import CachedGrades, VerdictCache, rules_version
 from envs.problem import Judgement, Problem, Verdict
@@ -308,8 +308,10 @@ class JudgingSession:
 
     def _unrun(self, problem: Problem, program: str, grade: Grade) -> Judgement:
         """Return the judgement of a response whose program, if there is one, does not run."""
-        summary = Summary(grade.verdict, 0, 0, grade.detail, None, doubtful=False)
-        return judgement(problem, program, summary, None, judge_version=self._judge.version)
+        judgement, _, _ = summarize(
+            *(problem, program, [grade], [0]), early_stop=True, judge_version=self._judge.version
+        )
+        return replace(judgement, exception="")
 
     def _judge_from_cache(self, pending: PendingProgram, cached: CachedGrades) -> bool:
         """Judge from grades on disk if they cover every test that a run would reach."""
@@ -372,24 +374,21 @@ class JudgingSession:
         }
         pending.grades.clear()
         pending.budget = pending.budget.fresh()
-        if not self._set_judgement(pending, grades).doubtful or pending.rerun:
+        if not self._set_judgement(pending, grades) or pending.rerun:
             return True
         pending.judgement, pending.rerun = None, True
         self._judge.stats.judged_again += 1
         return False
 
-    def _set_judgement(self, pending: PendingProgram, grades: list[Grade]) -> Summary:
-        """Set the judgement from the grades, which are in the program's order of tests."""
-        early_stop = self._judge.config.early_stop
-        summary = summarize(grades, len(pending.order), early_stop=early_stop)
-        position = summary.failed_position
-        pending.failed_test = None if position is None else pending.order[position]
-        pending.judgement = judgement(
-            *(pending.problem, pending.program, summary, pending.failed_test),
+    def _set_judgement(self, pending: PendingProgram, grades: list[Grade]) -> bool:
+        """Set the judgement from the grades, in the program's order of tests; True if in doubt."""
+        pending.judgement, pending.failed_test, doubtful = summarize(
+            *(pending.problem, pending.program, grades, pending.order),
+            early_stop=self._judge.config.early_stop,
             cpu_s=pending.cpu_s,
             judge_version=self._judge.version,
         )
-        return summary
+        return doubtful
 
 
 def _first_index(pending: PendingProgram) -> int:

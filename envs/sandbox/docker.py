@@ -1,9 +1,9 @@
 """The Docker backend: one long-lived, locked-down container per worker, reached over its stdin.
 
 A container takes some 400 ms to start and a test in it 2 ms. Hence the fork server inside and the
-pool outside, which both backends share. Containers start and end on threads, ahead of need, so
-that this stalls no other worker. An engine that dies takes all its containers along; starting is
-then retried with growing pauses. `docker_client.py` says how a container is confined.
+pool outside, which both backends share. Containers start and end on threads, which stalls no other
+worker. An engine that dies takes all its containers along; starting is then retried with growing
+pauses. `docker_client.py` says how a container is confined.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import contextlib
 import json
 import logging
 import secrets
-import select
 import socket
 import ssl
 import struct
@@ -43,7 +42,7 @@ from envs.sandbox.docker_client import (
 )
 from envs.sandbox.inside.framing import STDERR_TAIL
 from envs.sandbox.pool import Pool, default_workers
-from envs.sandbox.protocol import WorkerHandle
+from envs.sandbox.protocol import Splitter, WorkerHandle
 from envs.sandbox.python_runtime import (
     ENVIRONMENT,
     PACKAGES_FOLDER,
@@ -64,7 +63,6 @@ CHILD_USERS = range(1 << 20, 1 << 30)
 REFUSALS = 3  # an engine that answers, but refuses, seldom accepts later
 STREAM_HEADER = struct.Struct(">BxxxL")  # stream, length: the engine's framing of attached output
 STDOUT = 1
-CHUNK = 1 << 18
 OWN_MB = 256  # of a container's memory: the worker, and what a test uses beyond its limit
 
 
@@ -113,12 +111,6 @@ class Container:
     id: str
     socket: socket.socket
 
-    def ended(self) -> bool:
-        """Return whether the engine has hung up, because the container or the engine ended."""
-        poll = select.poll()
-        poll.register(self.socket, select.POLLRDHUP)  # seen even behind bytes not yet read
-        return bool(poll.poll(0))
-
     def remove(self) -> None:
         """Kill and remove it. Containers of a dead engine are gone too, or are reaped later."""
         from docker.errors import DockerException
@@ -132,7 +124,7 @@ class Container:
 
 
 class Launcher:
-    """The containers of one sandbox: `workers` start at once, later ones one ahead of need.
+    """Starts and removes the containers of one sandbox, on threads.
 
     An engine that does not answer is retried for `patience_s` seconds.
     """
@@ -142,21 +134,10 @@ class Launcher:
         self.memory_mb, self.pids, self.patience_s = memory_mb, pids, patience_s
         self._closing = threading.Event()
         self._threads = ThreadPoolExecutor(min(workers + 1, 8), f"containers-{self.run_id}")
-        self._ahead = [self._threads.submit(self._launch_patiently) for _ in range(workers)]
 
-    def take(self) -> Future[Container]:
-        """Return the next container, started or starting; start one more if it was the last."""
-        launch = self._ahead.pop(0)
-        if not self._ahead:
-            self._ahead.append(self._threads.submit(self._launch_patiently))
-        return launch
-
-    def enlarge(self, memory_mb: int) -> None:
-        """Give later containers more memory, and replace those started ahead."""
-        self.memory_mb = memory_mb
-        for launch in self._ahead:
-            self.discard(launch)
-        self._ahead = [self._threads.submit(self._launch_patiently) for _ in self._ahead]
+    def launch(self) -> Future[Container]:
+        """Return a container that is starting."""
+        return self._threads.submit(self._launch_patiently)
 
     def discard(self, launch: Future[Container]) -> None:
         """End a container at once, or as soon as it has started, and remove it on a thread."""
@@ -164,16 +145,13 @@ class Launcher:
         launch.add_done_callback(self._end)
 
     def close(self) -> None:
-        """End containers started ahead, wait for all removals, and reap any left.
+        """Wait for all removals, and reap any containers that are left.
 
         If the engine is dead or locked up, the next start finds leftovers by their labels.
         """
         from docker.errors import DockerException
 
         self._closing.set()
-        for launch in self._ahead:
-            self.discard(launch)
-        self._ahead.clear()
         self._threads.shutdown(wait=True)
         try:
             client = connect(ANSWER_S)
@@ -248,89 +226,48 @@ class Launcher:
         return Container(client, container_id, attached)
 
 
-class Demultiplexer:
-    """Splits the stream of an attached container, in any pieces, into stdout and stderr."""
-
-    def __init__(self) -> None:
-        self.stderr = b""  # its tail
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> bytes:
-        """Add received bytes; return the part of stdout that is now complete, maybe b""."""
-        self._buffer += data
-        stdout, start = [], 0
-        while len(self._buffer) - start >= STREAM_HEADER.size:
-            stream, length = STREAM_HEADER.unpack_from(self._buffer, start)
-            end = start + STREAM_HEADER.size + length
-            if len(self._buffer) < end:
-                break
-            piece = bytes(self._buffer[start + STREAM_HEADER.size : end])
-            if stream == STDOUT:
-                stdout.append(piece)
-            else:
-                self.stderr = (self.stderr + piece)[-STDERR_TAIL:]
-            start = end
-        del self._buffer[:start]
-        return b"".join(stdout)
-
-
 class ContainerWorker(WorkerHandle):
     """One worker in one container; replaced after `max_jobs` jobs."""
 
     def __init__(self, launcher: Launcher, max_jobs: int) -> None:
         self._launcher, self._jobs_left = launcher, max_jobs
-        self._streams = Demultiplexer()
+        self._streams = Splitter(STREAM_HEADER)  # of stdout and stderr in one
+        self._stderr = b""  # its tail
         self._launch: Future[Container] | None = None
         self._launch_signal: socket.socket | None = None  # readable when the launch is over
-        self.container: Container | None = None  # once it has started
+        self.container = ""  # its id, once it has started
 
     def start(self) -> None:
         """Request a container and return; `receive` takes it when it has started."""
-        # The old signal closes last: another descriptor of its number would look registered.
-        before, (self._launch_signal, other_end) = self._launch_signal, socket.socketpair()
-        if before is not None:
-            before.close()
-        self._launch = self._launcher.take()
+        self._launch_signal, other_end = socket.socketpair()
+        self._launch = self._launcher.launch()
         self._launch.add_done_callback(lambda _: other_end.close())
-
-    def started(self) -> bool:
-        return self.container is not None
 
     def fileno(self) -> int:
         """Return the attached socket's descriptor, or one that tells the end of the launch."""
-        watched = self.container.socket if self.container else self._launch_signal
-        assert watched is not None, "the worker was not started"
-        return watched.fileno()
-
-    def send(self, data: memoryview) -> int:
-        if self.container is None:
-            return 0
-        try:
-            return self.container.socket.send(data)
-        except BlockingIOError:
-            return 0
+        if self.socket is None and self._launch_signal is not None:
+            return self._launch_signal.fileno()
+        return super().fileno()
 
     def receive(self) -> bytes | None:
         """Read from the worker's stdout; see WorkerHandle. Its stderr is kept for the log.
 
         Raises SandboxError if the engine refuses the container or does not come back.
         """
-        if self.container is None:
+        if self.socket is None:
             if self._launch is not None and self._launch.done():
                 container = self._launch.result()
-                if container.ended():  # one started ahead may have ended with its engine
-                    self._launcher.discard(self._launch)
-                    self.start()
-                else:
-                    self.container = container
+                self.container, self.socket = container.id, container.socket
             return None
-        try:
-            data = self.container.socket.recv(CHUNK)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return b""
-        return (self._streams.feed(data) or None) if data else b""
+        if not (data := super().receive()):
+            return data
+        stdout = b""
+        for stream, piece in self._streams.feed(data):
+            if stream == STDOUT:
+                stdout += piece
+            else:
+                self._stderr = (self._stderr + piece)[-STDERR_TAIL:]
+        return stdout or None
 
     def kill(self) -> None:
         """Disconnect the worker and remove its container in the background."""
@@ -346,7 +283,7 @@ class ContainerWorker(WorkerHandle):
         return self._jobs_left < 0
 
     def cause_of_death(self) -> str:
-        return readable(self._streams.stderr.decode("utf-8", "replace").strip())
+        return readable(self._stderr.decode("utf-8", "replace").strip())
 
 
 class DockerSandbox(Pool):
@@ -365,7 +302,7 @@ class DockerSandbox(Pool):
         *,
         memory_mb: int = 2048,
         pids: int = 384,
-        max_jobs: int = 1000,
+        max_jobs: int = 10_000,
         patience_s: float = 60.0,
     ) -> None:
         workers = workers or default_workers()
@@ -394,7 +331,7 @@ class DockerSandbox(Pool):
         """Make containers large enough for the limits of these jobs."""
         needed_mb = max(map(container_mb, jobs), default=0)
         if needed_mb > self._launcher.memory_mb:
-            self._launcher.enlarge(needed_mb)
+            self._launcher.memory_mb = needed_mb
             for worker in list(self._connections):
                 self._remove(worker)
 

@@ -11,7 +11,6 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from envs.command_line import quiet_when_unread, take_no_arguments
 from envs.sandbox.base import Job, Outcome, SandboxError
@@ -25,10 +24,10 @@ from envs.sandbox.docker_client import (
 )
 from envs.sandbox.embedded import EmbeddedSandbox
 
-SWITCHES = {  # of the kernel, for user namespaces → (value that forbids them, one that does not)
-    "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
-    "kernel.unprivileged_userns_clone": ("0", "1"),
-    "user.max_user_namespaces": ("0", "10000"),
+REMEDIES = {
+    "namespaces": "sysctl user.max_user_namespaces=10000, kernel.unprivileged_userns_clone=1 and "
+    "kernel.apparmor_restrict_unprivileged_userns=0; in a container see its --security-opt",
+    "landlock": "a kernel with landlock in its lsm= list, and CONFIG_SECCOMP_FILTER",
 }
 
 
@@ -54,17 +53,12 @@ def check_engine() -> list[Check]:
         remedy = "install and start Docker, or set DOCKER_HOST; as root on Debian: .ci/engine start"
         return [Check("Docker engine", False, f"none at {where} ({failure_reason(error)})", remedy)]
     missing = [key for key in ("MemoryLimit", "PidsLimit") if not info.get(key)]
-    if not any("seccomp" in option for option in info.get("SecurityOptions") or ()):
-        missing.append("seccomp")
-    limits = f"cgroup v{info.get('CgroupVersion', '1')}, storage {info['Driver']}"
-    remedy = "give the engine the memory and pids cgroup controllers, and seccomp"
+    remedy = "give the engine the memory and pids cgroup controllers"
     current = image_tag() in tags
     stale = f"stale: {', '.join(tags)}" if tags else "none"
     return [
         Check("Docker engine", True, f"{version['Version']}, at {where}"),
-        Check(
-            "engine's limits", not missing, ", ".join([limits, *missing]), remedy * bool(missing)
-        ),
+        Check("engine's limits", not missing, ", ".join(missing), remedy if missing else ""),
         Check("image", current, image_tag() if current else stale, "" if current else BUILD),
     ]
 
@@ -80,14 +74,7 @@ def check_form(form: str) -> Check:
         if execution.outcome is Outcome.FINISHED:
             return Check(form, True, "a program runs")
         detail = f"{execution.outcome}: {execution.stderr}"
-    remedy = "a kernel with landlock in its lsm= list, and CONFIG_SECCOMP_FILTER"
-    if form == "namespaces":
-        remedy = "a container's seccomp profile refuses them; see its --security-opt"
-        for switch, (bad, better) in SWITCHES.items():
-            path = Path("/proc/sys", *switch.split(".", 1))
-            if path.exists() and path.read_text().strip() == bad:
-                remedy = f"sysctl -w {switch}={better}"
-    return Check(form, False, detail, remedy)
+    return Check(form, False, detail, REMEDIES[form])
 
 
 def run_checks() -> list[Check]:

@@ -6,6 +6,7 @@ not. It runs without either only if the user insists. `inside/` is the code that
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -19,7 +20,7 @@ from envs.sandbox.base import SandboxError
 from envs.sandbox.inside import FLAGS, source
 from envs.sandbox.inside.framing import READY
 from envs.sandbox.pool import Pool
-from envs.sandbox.protocol import FrameDecoder, WorkerHandle
+from envs.sandbox.protocol import Splitter, WorkerHandle
 from envs.sandbox.python_runtime import (
     DEVICES,
     ENVIRONMENT,
@@ -55,7 +56,6 @@ OPENING: dict[str, Opening] = {
 CLOSE_S = 1.0  # for a guard to end its worker
 TRIAL_S = 120.0  # for a worker to start, when a form is tried
 NO_ANSWER = f"no worker started within {TRIAL_S:.0f} s; try again when the machine is less busy"
-_STARTED: set[str] = set()  # forms of which a worker has started in this process
 
 
 class EmbeddedWorker(WorkerHandle):
@@ -64,16 +64,10 @@ class EmbeddedWorker(WorkerHandle):
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
         self.process: subprocess.Popen[bytes] | None = None  # the guard
-        self._opened: socket.socket | None = None
         self._log = -1
 
-    @property
-    def _socket(self) -> socket.socket:
-        assert self._opened is not None, "the worker was not started"
-        return self._opened
-
     def start(self) -> None:
-        self._opened, inner = socket.socketpair()
+        self.socket, inner = socket.socketpair()
         self._log = os.memfd_create("log")
         with inner:
             self.process = subprocess.Popen(
@@ -85,28 +79,11 @@ class EmbeddedWorker(WorkerHandle):
                 cwd="/",
                 start_new_session=True,  # an interrupt at the terminal is for the host alone
             )
-        self._opened.setblocking(False)
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def send(self, data: memoryview) -> int:
-        try:
-            return self._socket.send(data)
-        except BlockingIOError:
-            return 0
-
-    def receive(self) -> bytes | None:
-        try:
-            return self._socket.recv(1 << 20)
-        except BlockingIOError:
-            return None
-        except ConnectionResetError:
-            return b""
+        self.socket.setblocking(False)
 
     def kill(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
+        if self.socket is not None:
+            self.socket.close()
         if self.process is not None:
             try:
                 self.process.wait(CLOSE_S)  # the guard sees the hang-up
@@ -143,7 +120,7 @@ class EmbeddedSandbox(Pool):
 
 
 def worker_config(form: str) -> dict[str, Any]:
-    """Return the configuration for `inside/server.py`. Raises SandboxError on an unknown machine."""
+    """Return a worker's configuration. Raises SandboxError on an unknown machine."""
     try:
         seccomp = child_filter(opening=OPENING[form])
         seccomp_files = child_filter(opening=OPENING[form], changing=True)
@@ -174,28 +151,22 @@ def strongest_form(i_accept_no_isolation: bool) -> str:
         reasons.append(f"{form}: {reason}")
     raise SandboxError(
         f"nothing on this machine can confine untrusted programs ({'; '.join(reasons)}). Start a "
-        "Docker engine (see python -m envs.sandbox.doctor), or allow user namespaces (sysctl "
-        "user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0), or accept the "
-        "risk with sandbox.i_accept_no_isolation=true"
+        "Docker engine or allow user namespaces (python -m envs.sandbox.doctor says how), or "
+        "accept the risk with sandbox.i_accept_no_isolation=true"
     )
 
 
+@functools.cache
 def form_unavailable(form: str) -> str | None:
-    """Return why a form does not work here; None if it does.
-
-    Starts a worker and ends it, unless one of this form has started in this process before.
-    """
-    if form in _STARTED:
-        return None
+    """Return why a form does not work here, by starting a worker; None if it does."""
     worker = None
     try:
         worker = EmbeddedWorker(worker_config(form))
         worker.start()
         if not select.select([worker], [], [], TRIAL_S)[0]:
             return NO_ANSWER
-        frames = FrameDecoder().feed(worker.receive() or b"")
-        if frames and frames[0].kind == READY:
-            _STARTED.add(form)
+        frames = Splitter().feed(worker.receive() or b"")
+        if frames and frames[0][0] == READY:
             return None
         return worker.cause_of_death() or "a worker did not start"
     except (SandboxError, OSError) as error:

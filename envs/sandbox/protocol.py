@@ -23,6 +23,8 @@ more; a promising job runs all its tests from there.
 
 from __future__ import annotations
 
+import socket
+import struct
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -53,7 +55,7 @@ LARGEST_WINDOW = 8
 WINDOW_BYTES = 1 << 20  # beyond which two inputs are enough
 ONE_SHOT_CHARS = 1 << 14  # of a program; compiling it takes far less than any memory limit
 START_S = 30.0  # a worker's time to report READY
-SEND_BYTES = 1 << 18  # at a time
+SEND_BYTES, RECEIVE_BYTES = 1 << 18, 1 << 20  # at a time
 GRACE_S = 10.0  # on top of a test's own limits, before its worker counts as stuck
 
 
@@ -72,50 +74,46 @@ class WorkerLost(RuntimeError):
 # ---- frames ----
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One decoded message."""
+class Splitter:
+    """Splits a stream of bytes, which may arrive in any pieces, into (kind, payload).
 
-    kind: int
-    payload: bytes
+    `header`: the layout of a kind and a payload's length, in front of each payload.
+    """
 
-    def execution(self) -> Execution:
-        """Return the Execution in a RESULT or an unsuccessful COMPILED frame.
+    def __init__(self, header: struct.Struct = HEADER) -> None:
+        self._header, self._buffer = header, bytearray()
 
-        Raises ProtocolError if the frame is malformed.
-        """
-        try:
-            header, stdout = split_body(self.payload)
-            header["outcome"] = Outcome(header["outcome"])
-            return Execution(stdout=stdout, **header)
-        except (KeyError, ValueError, TypeError) as error:
-            raise ProtocolError(f"a malformed result: {error!r}") from error
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Add received bytes; return what is now complete.
 
-
-class FrameDecoder:
-    """Splits a stream of bytes, which may arrive in any pieces, into frames."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[Frame]:
-        """Add received bytes; return the frames that are now complete.
-
-        Raises ProtocolError on an unknown kind or a length above MAX_PAYLOAD_BYTES.
+        Raises ProtocolError on a length above MAX_PAYLOAD_BYTES.
         """
         self._buffer += data
-        frames, start = [], 0
-        while len(self._buffer) - start >= HEADER.size:
-            kind, length = HEADER.unpack_from(self._buffer, start)
-            if kind not in (READY, COMPILED, RESULT, ENDED) or length > MAX_PAYLOAD_BYTES:
+        found, start, size = [], 0, self._header.size
+        while len(self._buffer) - start >= size:
+            kind, length = self._header.unpack_from(self._buffer, start)
+            if length > MAX_PAYLOAD_BYTES:
                 raise ProtocolError(f"not a frame: kind {kind}, length {length}")
-            end = start + HEADER.size + length
+            end = start + size + length
             if len(self._buffer) < end:
                 break
-            frames.append(Frame(kind, bytes(self._buffer[start + HEADER.size : end])))
+            found.append((kind, bytes(self._buffer[start + size : end])))
             start = end
         del self._buffer[:start]
-        return frames
+        return found
+
+
+def execution_of(payload: bytes) -> Execution:
+    """Return the Execution in a RESULT or an unsuccessful COMPILED frame.
+
+    Raises ProtocolError if the frame is malformed.
+    """
+    try:
+        header, stdout = split_body(payload)
+        header["outcome"] = Outcome(header["outcome"])
+        return Execution(stdout=stdout, **header)
+    except (KeyError, ValueError, TypeError) as error:
+        raise ProtocolError(f"a malformed result: {error!r}") from error
 
 
 def encode(kind: int, payload: bytes = b"") -> bytes:
@@ -172,11 +170,13 @@ class Task:
 
 
 class WorkerHandle(ABC):
-    """One worker of a backend: a pair of byte streams, and a way to end it.
+    """One worker of a backend: a non-blocking socket to it, and a way to end it.
 
-    The pool does the framing, the deadlines and the restarts. Streams must be non-blocking: one
-    thread serves all workers through a selector.
+    The pool does the framing, the deadlines and the restarts: one thread serves all workers through
+    a selector.
     """
+
+    socket: socket.socket | None = None  # once the worker, or its environment, has started
 
     @abstractmethod
     def start(self) -> None:
@@ -185,34 +185,39 @@ class WorkerHandle(ABC):
         Called once. A SandboxError, here or in `receive`, is final: it ends the pool's run.
         """
 
-    def started(self) -> bool:
-        """Return False while not the worker, but its environment (a container) is starting."""
-        return True
-
-    @abstractmethod
-    def fileno(self) -> int:
-        """Return the descriptor that becomes readable when the worker has written or died.
-
-        It may change with a call of `receive`.
-        """
-
-    @abstractmethod
-    def send(self, data: memoryview) -> int:
-        """Write what can be written now; return the number of bytes, 0 if none could be.
-
-        Raises OSError when the worker is gone.
-        """
-
-    @abstractmethod
-    def receive(self) -> bytes | None:
-        """Return the bytes that can be read now; None if there are none, b"" if it is gone."""
-
     @abstractmethod
     def kill(self) -> None:
         """End the worker at once, with all that runs in it, and free its resources.
 
         Safe to call twice, and on a worker that never started.
         """
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when the worker has written or died.
+
+        It may change with a call of `receive`.
+        """
+        assert self.socket is not None, "the worker was not started"
+        return self.socket.fileno()
+
+    def send(self, data: memoryview) -> int:
+        """Write what can be written now; return the number of bytes, 0 if none could be.
+
+        Raises OSError when the worker is gone.
+        """
+        try:
+            return self.socket.send(data) if self.socket else 0
+        except BlockingIOError:
+            return 0
+
+    def receive(self) -> bytes | None:
+        """Return the bytes that can be read now; None if there are none, b"" if it is gone."""
+        try:
+            return self.socket.recv(RECEIVE_BYTES) if self.socket else None
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
 
     def worn_out(self) -> bool:
         """Return whether to replace the worker before its next job; called between jobs."""
@@ -236,12 +241,12 @@ class WorkerConnection:
         self._task: Task | None = None
         self._compiled = False  # the current task's program may have run
         self._stale_limits: list[Limits] = []  # frames until ENDED are of a job that is over
-        self._decoder = FrameDecoder()
+        self._decoder = Splitter()
         self._sent = 0  # inputs of the task sent so far, dropped ones not counted
         self._await_ready()
 
     def _await_ready(self) -> None:
-        if not self.ready and self.deadline is None and self.handle.started():
+        if not self.ready and self.deadline is None and self.handle.socket is not None:
             self.deadline = time.monotonic() + START_S
 
     @property
@@ -290,10 +295,7 @@ class WorkerConnection:
 
         Raises WorkerLost.
         """
-        try:
-            data = self.handle.receive()
-        except OSError as error:
-            raise WorkerLost(f"receiving failed: {error}") from error
+        data = self.handle.receive()
         self._await_ready()
         if data is None:
             return []
@@ -301,8 +303,8 @@ class WorkerConnection:
             raise WorkerLost("its process ended")
         released = []
         try:
-            for frame in self._decoder.feed(data):
-                task = self._process(frame, keep_going)
+            for kind, payload in self._decoder.feed(data):
+                task = self._process(kind, payload, keep_going)
                 released += [task] if task else []
         except (ProtocolError, WorkerLost) as error:
             raise WorkerLost(str(error), released) from error
@@ -330,20 +332,20 @@ class WorkerConnection:
         slowest = max(patience_s(limit.wall_s) + 2 * limit.cpu_s for limit in limits)
         self.deadline = time.monotonic() + slowest + GRACE_S
 
-    def _process(self, frame: Frame, keep_going: KeepGoing) -> Task | None:
+    def _process(self, kind: int, payload: bytes, keep_going: KeepGoing) -> Task | None:
         """Process a frame; return the task that the worker released with it."""
-        if frame.kind == READY:
+        if kind == READY:
             self.ready, self.deadline = True, None
-        elif self._stale_limits:
-            if frame.kind == ENDED:
+        elif self._stale_limits and kind in (COMPILED, RESULT, ENDED):
+            if kind == ENDED:
                 self._stale_limits = []
             self._extend_deadline()
-        elif not self.tasks:
-            raise WorkerLost(f"an unexpected frame of kind {frame.kind}")
-        elif frame.kind == COMPILED:
-            return self._on_compiled(frame.execution())
-        elif frame.kind == RESULT:
-            return self._on_executed(frame.execution(), keep_going)
+        elif not self.tasks or kind not in (COMPILED, RESULT):
+            raise WorkerLost(f"an unexpected frame of kind {kind}")
+        elif kind == COMPILED:
+            return self._on_compiled(execution_of(payload))
+        else:
+            return self._on_executed(execution_of(payload), keep_going)
         return None
 
     def _on_compiled(self, execution: Execution) -> Task | None:

@@ -1,8 +1,5 @@
 """Coverage of the report's intervals, in comparisons simulated from a model.
 
-    python -m tests.analysis.simulation         groups, pairs and tests
-    python -m tests.analysis.simulation groups  groups alone, in a hundredth of the time
-
 In logits, the probability of a right program varies over problems, over an algorithm's strengths
 among them, over seeds, and over pairs of seed and problem; 20 samples are then drawn from it. Four
 algorithms, three of them equal, share problems and, for half of its variance, each seed's luck.
@@ -10,10 +7,7 @@ algorithms, three of them equal, share problems and, for half of its variance, e
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
 from math import comb
 
 import numpy as np
@@ -34,8 +28,6 @@ SAMPLES = 20
 LEAD = 0.3  # logits of the first algorithm over the three equal ones
 GROUPS = 4
 PROBLEM_SD, STRENGTH_SD, RESIDUAL_SD = 2.5, 1.0, 1.0  # in logits
-SEEDS = (1, 2, 3, 5)
-REPETITIONS = 10_000  # at 95 %, two standard errors are half a point
 BLOCK = 100  # repetitions at a time, to bound memory
 
 
@@ -50,9 +42,6 @@ class Design:
     problems: int
     seed_sd: float
     k: int
-
-
-DESIGNS = [Design(*values) for values in product((30, 120), (0.0, 0.15, 0.4, 0.8), (1, 10))]
 
 
 @dataclass(frozen=True)
@@ -114,7 +103,7 @@ def true_means(design: Design) -> np.ndarray:
 
 
 def simulate(
-    design: Design, repetitions: int, seed_counts: tuple[int, ...] = SEEDS
+    design: Design, repetitions: int, seed_counts: tuple[int, ...]
 ) -> dict[int, Coverage]:
     """Return the coverage by number of seeds, on the same repetitions."""
     blocks: dict[int, list[Block]] = {count: [] for count in seed_counts}
@@ -128,21 +117,6 @@ def simulate(
             part = values[:, :, :count]
             blocks[count].append(_outcomes(seed_means(part, np.ones_like(part)), truth))
     return {count: _coverage(of_count) for count, of_count in blocks.items()}
-
-
-def group_coverage(design: Design, repetitions: int) -> dict[int, float]:
-    """Return the coverage of the first group's interval alone, by number of seeds."""
-    covered: dict[int, list[np.ndarray]] = {count: [] for count in SEEDS}
-    truth, scores = true_means(design)[0], pass_at(design.k)
-    for start in range(0, repetitions, BLOCK):
-        random, size = np.random.default_rng([3, start]), min(BLOCK, repetitions - start)
-        rates = acceptance_rates(random, design, size, max(SEEDS), groups=1)
-        values = scores[random.binomial(SAMPLES, rates)][:, 0]
-        for count in SEEDS:
-            part = values[:, :count]
-            single = estimate(seed_means(part, np.ones_like(part)))
-            covered[count].append(np.abs(single.mean - truth) <= single.half_width())
-    return {count: float(np.concatenate(of_count).mean()) for count, of_count in covered.items()}
 
 
 def _outcomes(means: SeedMeans, truth: np.ndarray) -> Block:
@@ -181,50 +155,3 @@ def _coverage(blocks: list[Block]) -> Coverage:
         false_tiers=float(np.mean(whole("false_separation"))),
         power=float(np.mean(detected)),
     )
-
-
-def print_groups() -> int:
-    """Print the coverage of groups: a line per design, then the range per number of seeds."""
-    print(f"{REPETITIONS} repetitions each, {SAMPLES} samples a problem, 95 % intervals")
-    print(f"problems  sd of seeds  k   at {', '.join(map(str, SEEDS))} seeds")
-    found = []
-    for design in DESIGNS:
-        found.append(group_coverage(design, REPETITIONS))
-        row = "  ".join(f"{share:.3f}" for share in found[-1].values())
-        print(f"{design.problems:8d} {design.seed_sd:12.2f} {design.k:3d}   {row}", flush=True)
-    for count in SEEDS:
-        print(f"{count} seeds: groups {_range(shares[count] for shares in found)}")
-    return 0
-
-
-def main() -> int:
-    """Print a line per design and number of seeds, then a summary per number of seeds."""
-    print(f"{REPETITIONS} repetitions each, {SAMPLES} samples a problem, 95 % intervals")
-    print("problems  sd of seeds  k   seeds  groups  pairs  false tiers  power at 80 %")
-    by_count: dict[int, list[Coverage]] = {count: [] for count in SEEDS}
-    for design in DESIGNS:
-        for count, coverage in simulate(design, REPETITIONS).items():
-            by_count[count].append(coverage)
-            row = f"{coverage.group:6.3f}"
-            if count > 1:
-                row += f" {coverage.pair:6.3f} {coverage.false_tiers:12.3f} {coverage.power:12.3f}"
-            print(
-                f"{design.problems:8d} {design.seed_sd:12.2f} {design.k:3d} {count:6d}  {row}",
-                flush=True,
-            )
-    for count, coverages in by_count.items():
-        groups = _range(coverage.group for coverage in coverages)
-        pairs = _range(coverage.pair for coverage in coverages)
-        false_tiers = max(coverage.false_tiers for coverage in coverages)
-        rest = f", pairs {pairs}, false tiers at most {false_tiers:.3f}" if count > 1 else ""
-        print(f"{count} seeds: groups {groups}{rest}")
-    return 0
-
-
-def _range(rates: Iterable[float]) -> str:
-    values = list(rates)
-    return f"{min(values):.3f} to {max(values):.3f}, mean {np.mean(values):.3f}"
-
-
-if __name__ == "__main__":
-    sys.exit(print_groups() if sys.argv[1:] == ["groups"] else main())

@@ -53,12 +53,6 @@ def test_holm_is_over_the_contrasts_of_the_metric(pairs):
     assert all_pairs.adjusted_p > found["e", "a", "pass@1"].p
 
 
-def test_the_answer_has_the_contrasts_direction(pairs):
-    one, other = contrast_tests(pairs, [Contrast("e", "a"), Contrast("a", "d")])[:2]
-    assert (one.answer, one.pair.difference.mean > 0) == ("above", True)
-    assert (other.answer, other.pair.difference.mean < 0) == ("below", True)
-
-
 def test_a_pair_named_twice_is_one_and_a_margin_is_another_hypothesis(pairs):
     named = [
         Contrast("e", "a"),

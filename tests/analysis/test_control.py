@@ -1,21 +1,17 @@
 """Each group against a control: Dunnett's test where its assumptions hold, Holm's as a bound."""
 
-from math import isnan, nan
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from analysis import comparisons as named_pairs
 from analysis.comparisons import (
     control_differences,
     control_table,
     correlation,
-    holm,
     p_values,
     paired_differences,
-    step_down,
     with_control,
 )
 from analysis.intervals import moderate, seed_spread
@@ -55,42 +51,6 @@ def test_the_least_p_value_is_dunnetts(four):
     assert [pair.difference.mean for pair in found] == pytest.approx(
         [arm.mean() - four["sft"].mean() for arm in arms]
     )
-
-
-def test_a_step_has_the_tails_of_its_own_and_all_later_comparisons():
-    """Against a normal integral over the control's error."""
-    z = np.array([2.6, 2.3, 2.0])
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-
-    def tail(count, size):
-        within = [
-            stats.norm.cdf(size * np.sqrt(2) + node) - stats.norm.cdf(-size * np.sqrt(2) + node)
-            for node in nodes
-        ]
-        return 1 - weights @ np.power(within, count) / weights.sum()
-
-    expected = [tail(3, 2.6), tail(2, 2.3), tail(1, 2.0)]
-    found = step_down(2 * stats.norm.sf(z), HALVES)
-    assert found == pytest.approx(expected, abs=2e-3)
-    assert step_down(2 * stats.norm.sf(z[::-1]), HALVES)[::-1] == found
-
-
-def test_it_is_never_above_holms_and_equals_it_far_out(monkeypatch):
-    monkeypatch.setattr(named_pairs, "DRAWS", 5000)
-    p = [0.004, 0.03, 0.2]
-    assert all(np.array(step_down(p, HALVES)) <= np.array(holm(p)) + 1e-12)
-    tiny = [1e-9, 2e-9, 3e-9]
-    assert step_down(tiny, HALVES) == pytest.approx(holm(tiny))
-
-
-def test_comparisons_that_are_one_need_no_correction():
-    assert step_down([0.03, 0.03], np.ones((2, 2))) == pytest.approx([0.03, 0.03], abs=2e-3)
-
-
-def test_a_comparison_that_could_not_be_made_counts():
-    found = step_down([nan, 0.02], np.eye(2))
-    assert isnan(found[0])
-    assert found[1] == pytest.approx(1 - 0.98**2, abs=2e-3)
 
 
 def test_the_correlation_is_the_controls_share_of_both_variances_up_to_one_half(four):

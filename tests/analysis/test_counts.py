@@ -1,7 +1,6 @@
 """Counts of conversations, written out by hand."""
 
 import pandas as pd
-import pytest
 
 from analysis.conversations import (
     UNKNOWN,
@@ -10,7 +9,7 @@ from analysis.conversations import (
     has_conversations,
     turn_limit,
 )
-from analysis.runs import RunError, load_run
+from analysis.runs import load_run
 from tests.analysis.conversations import add_conversations, conversation
 
 SIX = (
@@ -64,12 +63,6 @@ def test_without_public_tests_nobody_knows_what_passed_them():
     assert (row["conversations"], row["solved"]) == (1, "0 0 0")
 
 
-def test_what_takes_time_is_left_out_on_demand():
-    (row,) = count_conversations(pd.DataFrame(SIX), 3, whole=False).to_dict("records")
-    assert (row["solved"], row["other_text"]) == ("2 2 3", 3)
-    assert (row["other_form"], row["right_tokens"]) == (UNKNOWN, "")
-
-
 def test_the_limit_is_that_of_the_evaluations_and_survives_a_file(tmp_path, make_run):
     single = load_run(make_run(tmp_path, "spo", 0, problems=3, samples=4))
     assert (has_conversations(single), turn_limit(single)) == (False, 1)
@@ -79,11 +72,3 @@ def test_the_limit_is_that_of_the_evaluations_and_survives_a_file(tmp_path, make
     assert turn_limit(run) == 4
     counts = counts_at(run, 20)
     assert counts["conversations"].tolist() == [4, 4, 4]
-
-
-def test_half_of_the_columns_are_a_damaged_run(tmp_path, make_run):
-    folder = add_conversations(make_run(tmp_path, "spo", 0, problems=3, samples=4))
-    evals = pd.read_parquet(folder / "evals.parquet").drop(columns="turn_public")
-    evals.to_parquet(folder / "evals.parquet")
-    with pytest.raises(RunError, match=r"some columns of turns and not turn_public"):
-        load_run(folder)

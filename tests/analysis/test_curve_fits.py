@@ -12,17 +12,12 @@ from analysis.runs import load_run
 from analysis.saturation import (
     MeasuredCurve,
     Saturation,
-    at_an_end,
-    curve_fits,
-    fit,
     fit_curve,
     fit_differences,
     fit_table,
     fit_weighted,
     gain,
-    grid,
     measured_curve,
-    resampled_means,
     second_half_error,
 )
 
@@ -81,26 +76,6 @@ def test_a_curve_without_noise_is_found_up_to_the_finer_grid(midpoint, exponent)
     assert found.at(BUDGET) == pytest.approx(scores[1:], abs=0.006)
 
 
-def test_a_curve_on_a_point_of_the_grid_is_found_exactly_by_every_replicate():
-    midpoints, exponents = grid(BUDGET)
-    truth = Saturation(np.array(0.1), np.array(0.6), midpoints[20], exponents[14])
-    scores = np.stack([truth.at(BUDGET)] * 3)
-    found = fit(BUDGET, np.full(3, 0.1), scores, np.ones(8))
-    assert found.asymptote == pytest.approx([0.6] * 3)
-    assert found.midpoint == pytest.approx([midpoints[20]] * 3)
-    assert found.exponent == pytest.approx([exponents[14]] * 3)
-
-
-def test_weights_are_binomial():
-    scores = exact()
-    curve, weights = fit_weighted(BUDGET, scores[0], scores[1:], 1e-3)
-    expected = curve.at(BUDGET)
-    assert weights == pytest.approx(1 / (expected * (1 - expected)))
-    sure = np.append(0.1, np.full(8, 1.0))  # R (1 - R) = 0 has no infinite weight
-    _, weights = fit_weighted(BUDGET, 0.1, sure[1:], 1e-3)
-    assert weights.max() <= 1 / (1e-3 * (1 - 1e-3)) * (1 + 1e-9)
-
-
 def test_known_parameters_are_found_from_runs_with_binomial_noise():
     (measured,) = simulated_curves(5, [0.0], np.random.default_rng(3))
     row = fit_table([fit_curve(measured)]).iloc[0]
@@ -112,19 +87,6 @@ def test_known_parameters_are_found_from_runs_with_binomial_noise():
     assert (row["seeds"], row["problems"], row["evaluations"], row["budget"]) == (5, 120, 8, 40.0)
     assert row["at_twice"] < row["A"]
     assert abs(row["second_half_last"]) < 0.1
-
-
-def test_bootstrap_draws_spread_as_means_do():
-    random = np.random.default_rng(0)
-    seeds = random.normal(0, 0.1, (4, 1, 1)) + np.zeros((4, 2, 50))
-    expected = seeds.mean(axis=2).std(axis=0, ddof=1) / np.sqrt(4) * 3.182 / 1.960  # t of 3
-    assert resampled_means(seeds, 4000).std(axis=0) == pytest.approx(expected, rel=0.05)
-    problems = random.normal(0, 0.3, (1, 1, 50)) + np.zeros((4, 2, 50))
-    expected = problems[0].std(axis=1, ddof=1) / np.sqrt(50)
-    assert resampled_means(problems, 4000).std(axis=0) == pytest.approx(expected, rel=0.05)
-    noise = random.normal(0, 0.3, (4, 2, 5000))  # drawn anew for each seed: counted once
-    expected = 0.3 / np.sqrt(4 * 5000)
-    assert resampled_means(noise, 4000).std(axis=0) == pytest.approx(expected, rel=0.4)
 
 
 # Refusals.
@@ -159,26 +121,6 @@ def test_no_gain_over_the_base_is_refused():
     assert reason(np.full(9, 0.3), noise=0.1).startswith("no gain over the base")
 
 
-def test_a_jump_between_two_evaluations_has_no_steepness_but_an_asymptote():
-    row = fit_table([fit_curve(curve_of([0.1, *[0.5] * 8], noise=0.02))]).iloc[0]
-    assert row["A"] == pytest.approx(0.5, abs=0.01)
-    assert np.isnan(row["C_mid"]) and np.isnan(row["C_mid_low"])
-
-
-def test_an_end_of_the_grid_is_one_beyond_which_a_would_grow():
-    midpoints, exponents = grid(BUDGET)
-    ends = [
-        (1.0, 20.0, 1.5),
-        (0.5, midpoints[-1], 1.5),
-        (0.5, 20.0, exponents[0]),
-        (0.5, midpoints[0], 1.5),
-        (0.5, 20.0, exponents[-1]),
-    ]
-    asymptote, midpoint, exponent = np.array(ends).T
-    curves = Saturation(np.full(5, 0.1), asymptote, midpoint, exponent)
-    assert at_an_end(curves, BUDGET).tolist() == [True, True, True, False, False]
-
-
 def test_the_first_half_foretells_the_second():
     scores = exact(midpoint=8.0)
     rms, last = second_half_error(curve_of(scores))
@@ -211,14 +153,6 @@ def test_differences_are_paired_and_on_what_both_have():
     assert np.isnan(fit_differences([fits[0], fit_curve(single)]).iloc[0]["A_low"])
 
 
-def test_a_curve_on_fewer_seeds_has_the_budget_of_these():
-    spent = np.outer([1.0, 1.0, 4.0], np.append(0.0, BUDGET))
-    a = replace(curve_of(exact()), spent=spent)
-    assert a.budget == pytest.approx(2 * np.append(0.0, BUDGET))
-    b = replace(a, seeds=(0, 1), spent=spent[:2], values=a.values[:2])
-    assert a.restricted(b).budget == pytest.approx(b.budget)
-
-
 def test_a_difference_of_a_refused_fit_names_it():
     fits = [fit_curve(curve_of(exact(), noise=0.05)), fit_curve(curve_of(exact()[:4], label="b"))]
     row = fit_differences(fits).iloc[0]
@@ -236,17 +170,6 @@ def groups(tmp_path_factory, make_run):
     return group_runs([load_run(path) for path in paths])
 
 
-def test_every_recorded_budget_has_a_curve_of_each_group(groups):
-    fits = curve_fits(groups, (1, 10))
-    table = fit_table(fits)
-    assert set(table["axis"]) == {"step", "generated_tokens", "judged_programs", "wall_time"}
-    assert set(zip(table["label"], table["metric"], strict=True)) == {
-        (label, metric) for label in ("spo", "ppo") for metric in ("pass@1", "pass@10")
-    }
-    assert len(fit_differences(fits)) == 4 * 2
-    assert list(table.columns[:3]) == ["axis", "label", "metric"]
-
-
 def test_a_curve_has_the_runs_own_means(groups):
     (group,) = (group for group in groups if group.label == "spo")
     curve = measured_curve(group, "judged_programs", "pass@1", (1, 10))
@@ -255,14 +178,3 @@ def test_a_curve_has_the_runs_own_means(groups):
     assert curve.scores == pytest.approx(means.to_numpy())
     assert curve.budget.tolist() == [0, 512, 1024, 1536, 2048, 2560]
     assert curve.values.shape == (2, 6, 12)
-
-
-def test_nothing_spent_or_recorded_is_no_axis(groups):
-    (group,) = (group for group in groups if group.label == "spo")
-    assert measured_curve(group, "flops", "pass@1", (1, 10)) is None
-    runs = [replace(run, metrics=run.metrics.copy()) for run in group.runs]
-    for run in runs:
-        run.metrics["budget/judged_programs"] = 0
-    assert (
-        measured_curve(replace(group, runs=tuple(runs)), "judged_programs", "pass@1", (1,)) is None
-    )

@@ -123,12 +123,6 @@ def test_a_pair_has_the_same_mean_beside_others_as_alone_and_its_spread_is_moder
         assert one.improvement == pytest.approx(alone.improvement, abs=1e-12, nan_ok=True)
 
 
-def test_where_one_is_not_defined_the_other_does_not_count():
-    one = grid([[0.9, 0.1]] * 2, (0, 1), weights=[[1, 1], [1, 1]])
-    two = grid([[0.5, np.nan]] * 2, (0, 1), weights=[[1, 0], [1, 0]])
-    assert pair(one, two).difference.mean == pytest.approx(0.4)
-
-
 def test_one_seed_tells_a_difference_and_no_interval():
     random = np.random.default_rng(0)
     one, two = (grid(random.random((1, 50)) / 2 + ahead, (0,)) for ahead in (0.5, 0))
@@ -162,13 +156,3 @@ def test_groups_that_are_not_separated_share_a_tier_though_their_ends_are():
         "d": 2,
     }
     assert tiers(means, apart | {("a", "b"): 0.01, ("b", "c"): 0.01})["d"] == 4
-
-
-def test_a_group_that_is_below_where_it_is_compared_ends_no_tier():
-    """Its mean is over problems of its own; on those of both it is the other that is ahead."""
-    assert tiers({"a": 0.9, "b": 0.5}, {("b", "a"): 0.01}) == {"a": 1, "b": 1}
-    assert tiers({"a": 0.9, "b": 0.5}, {("a", "b"): 0.01}) == {"a": 1, "b": 2}
-
-
-def test_without_a_mean_no_tier_and_without_a_p_value_no_separation():
-    assert tiers({"a": 0.2, "b": nan, "c": 0.9}, {("a", "c"): nan}) == {"c": 1, "a": 1}

@@ -3,12 +3,8 @@ import pytest
 
 from analysis.groups import (
     LONGEST,
-    as_text,
     distinct_labels,
-    flatten,
     group_runs,
-    join_names,
-    natural_sort_key,
 )
 from analysis.runs import load_run
 
@@ -79,18 +75,6 @@ def test_a_run_without_an_evaluation_changes_no_label_of_the_others(tmp_path, ma
     assert set(groups_of(tuned, plain)) == {"spo", "spo (no evaluation)"}
 
 
-def test_whole_floats_and_integers_are_one_setting(tmp_path, make_run):
-    a = make_run(tmp_path / "a", "spo", 0, config={"algo.beta": 1})
-    b = make_run(tmp_path / "b", "spo", 1, config={"algo.beta": 1.0})
-    assert list(groups_of(a, b)) == ["spo"]
-
-
-def test_settings_of_another_algorithm_do_not_crowd_the_label(tmp_path, make_run):
-    a = make_run(tmp_path / "a", "spo", 0)
-    b = make_run(tmp_path / "b", "grpo", 0, config={"algo.clip_low": 0.3})
-    assert sorted(groups_of(a, b)) == ["grpo", "spo"]
-
-
 def test_of_two_runs_with_one_seed_the_one_that_got_further_counts(tmp_path, make_run):
     broken = make_run(tmp_path / "a", "spo", 0, status="interrupted")
     (broken / "evals.parquet").unlink()
@@ -108,20 +92,6 @@ def test_a_run_that_stopped_early_is_not_averaged_at_the_end(tmp_path, make_run)
     group = groups_of(whole, early)["spo"]
     assert group.last_step == 20
     assert [run.seed for run in group.complete] == [0]
-
-
-def test_nested_keys_become_dotted_ones():
-    assert flatten({"a": {"b": 1, "c": {"d": [2]}}}) == {"a.b": 1, "a.c.d": [2]}
-
-
-def test_short_labels_name_every_difference():
-    variants = [{"a.rate": 1, "b.rate": 1, "x": 1}, {"a.rate": 2, "b.rate": 3, "x": 2}]
-    assert distinct_labels("n", variants) == ["n a.rate=1 b.rate=1 x=1", "n a.rate=2 b.rate=3 x=2"]
-
-
-def test_what_the_algorithm_does_comes_first():
-    variants = [{"algo.q0": "group", "a.x": 1}, {"algo.q0": "online", "a.x": 2}]
-    assert distinct_labels("spo", variants) == ["spo q0=group x=1", "spo q0=online x=2"]
 
 
 def test_of_many_differences_the_fewest_that_tell_apart_are_named():
@@ -142,35 +112,9 @@ def test_of_many_differences_the_fewest_that_tell_apart_are_named():
     assert len(set(labels)) == 6
 
 
-def test_what_one_does_without_says_more_than_a_tuned_amount():
-    tuned = [{"algo.beta": 0.02896, "algo.learning_rate": 6e-4}, {"algo.beta": 0.08137}]
-    shares = [{"train.offline_share": 0.0, "train.replay.share": 0}, {"train.offline_share": 0.5}]
-    variants = [one | other for one, other in zip(tuned, shares, strict=True)]
-    assert distinct_labels("spo", variants) == ["spo offline_share=0", "spo offline_share=0.5"]
-
-
 @pytest.mark.parametrize("tail", ["", "/final"])
 def test_long_values_are_cut_and_labels_stay_apart(tail):
     variants = [{"task.path": f"{'x' * 90}{i}{'y' * 90}{tail}"} for i in range(3)]
     labels = distinct_labels("spo", variants)
     assert len(set(labels)) == 3
     assert max(map(len, labels)) <= LONGEST
-
-
-def test_values_read_as_one_would_type_them():
-    left_out = {"no tests": 3, "any valid answer": 12}
-    assert as_text(left_out) == "no tests 3, any valid answer 12"
-    assert as_text(["EASY", "MEDIUM"]) == "[EASY,MEDIUM]"
-    assert as_text({"gpu": None, "cpus": 2, "ok": True}) == "gpu null, cpus 2, ok true"
-    assert (as_text(3e-4), as_text(1.0)) == ("0.0003", "1")
-
-
-def test_lists_in_words():
-    assert join_names(["a"]) == "a"
-    assert join_names(["a", "b", "c"]) == "a, b and c"
-    assert join_names(list("abcdefgh")) == "a, b, c, d, e, f and 2 more"
-
-
-def test_numbers_in_labels_are_in_their_own_order():
-    labels = ["spo n=20", "spo n=5", "spo n=0.5", "grpo"]
-    assert sorted(labels, key=natural_sort_key) == ["grpo", "spo n=0.5", "spo n=5", "spo n=20"]

@@ -4,7 +4,6 @@ from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,21 +32,6 @@ def test_two_groups_share_a_letter_exactly_if_they_are_not_separated(count, data
     assert shown[order[0]].startswith("a")
 
 
-def test_no_letter_is_needless():
-    order = [f"g{i}" for i in range(8)]
-    random = np.random.default_rng(0)
-    pairs = [pair for pair in combinations(order, 2) if random.random() < 0.4]
-    shown = letters(order, pairs)
-    members = {x: {g for g in order if x in shown[g]} for x in set("".join(shown.values()))}
-    assert not any(a < b for a in members.values() for b in members.values())
-
-
-def test_more_than_26_letters_have_numbers():
-    order = [f"g{i:02}" for i in range(30)]
-    shown = letters(order, list(combinations(order, 2)))
-    assert (shown["g25"], shown["g26"], shown["g29"]) == ("z", "a2", "d2")
-
-
 def groups(seeds, **means):
     random = np.random.default_rng(0)
     hard = random.random((1, 60)) * 0.3
@@ -73,9 +57,3 @@ def test_the_table_is_best_first_with_means_and_letters():
     assert table["label"].tolist()[0] == "high"
     assert table["letters"].tolist() == ["a", "b", "b"]
     assert table["mean"].is_monotonic_decreasing
-
-
-@pytest.mark.parametrize("seeds", [1])
-def test_without_a_test_there_are_no_letters(seeds):
-    two = groups(seeds, low=0.1, high=0.5)
-    assert letter_table(two, paired_differences(two, ["pass@1"])).empty

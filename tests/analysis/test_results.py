@@ -9,9 +9,9 @@ from pandas.testing import assert_frame_equal
 
 from analysis.compare import main as compare
 from analysis.experiment import read_experiment
-from analysis.report import experiment_tables
 from analysis.results import Cell, Results, main, results_of
 from analysis.runs import RunError, load_run
+from analysis.tables import experiment_tables
 from tests.analysis.conversations import add_conversations
 from tests.command_line import ROOT
 

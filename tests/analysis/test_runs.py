@@ -176,23 +176,6 @@ def test_arms_are_the_labels(study):
     assert labels(study) == ["mild", "strict"]
 
 
-def test_runs_of_which_some_are_no_arms_are_called_by_their_settings(study, tmp_path, make_run):
-    other = make_run(tmp_path / "other", "spo", 0, config={"algo.beta": 0.7})
-    assert labels([*study, other]) == ["spo beta=0.1", "spo beta=0.5", "spo beta=0.7"]
-
-
-@pytest.mark.parametrize("text", ["", "[", "{}", '[{"arm": 1}]', "[1]", '[{"run": 3, "arm": "a"}]'])
-def test_a_damaged_list_names_nobody(study, text):
-    (study[0].parent / "arms.json").write_text(text)
-    assert labels(study) == ["spo beta=0.1", "spo beta=0.5"]
-
-
-def test_two_settings_in_one_arm_keep_their_settings(study):
-    file = study[0].parent / "arms.json"
-    file.write_text(file.read_text().replace('strict",', 'mild",'))
-    assert labels(study) == ["spo beta=0.1", "spo beta=0.5"]
-
-
 def test_the_pairs_that_a_study_named_are_read_in_order(study):
     named = [
         {"a": "mild", "b": "strict", "metric": None, "margin": None},
@@ -203,10 +186,3 @@ def test_the_pairs_that_a_study_named_are_read_in_order(study):
         Contrast("mild", "strict"),
         Contrast("strict", "mild", "pass@10", 0.05),
     ]
-
-
-@pytest.mark.parametrize("text", [None, "", "{}", "[1]", '[{"a": "mild"}]'])
-def test_without_a_readable_list_no_pair_was_named(study, text):
-    if text is not None:
-        (study[0].parent / "contrasts.json").write_text(text)
-    assert contrasts_of([load_run(path) for path in study]) == []

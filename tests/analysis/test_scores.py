@@ -3,7 +3,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.metrics import reported_metrics
 from analysis.runs import Run
 from analysis.scores import scores, scores_at_step, scores_of_each
 
@@ -40,13 +39,6 @@ def test_problems_count_equally_in_pass_at_1_but_programs_in_the_ratio():
     assert means["distinct_ratio"] == pytest.approx((1 + 1) / (9 + 1))
 
 
-def test_metrics_have_no_value_where_they_are_not_defined():
-    few = scores(samples(("p", "ACCEPTED", "print(1)", 3, None)))
-    assert set(few) == {"pass@1", "distinct_ratio", "distinct_2"}
-    none = scores(samples(("p", "SYNTAX_ERROR", "", 0, None)))
-    assert set(none) == {"pass@1"}
-
-
 def test_distinct_accepted_has_every_problem_and_distinct_of_5_those_with_five_accepted():
     solved = [("p", "ACCEPTED", f"print({i % 2})", 3, None) for i in range(6)]
     failed = [("q", "WRONG_ANSWER", "print(1)", 3, None)] * 6
@@ -75,13 +67,6 @@ def test_token_entropy_weighs_every_token_once():
     assert summarise(scores(table))["token_entropy"] == pytest.approx(1.6 / 10)
     missing = summarise(scores(table.drop(columns="entropy")))
     assert "token_entropy" not in missing
-
-
-def test_every_metric_that_is_computed_is_described():
-    rows = [("p", "ACCEPTED", f"print({i % 3} + 1)", 4, 0.5) for i in range(12)]
-    for ks in ((1, 5, 10), (3,)):
-        described = {metric.name for metric in reported_metrics(ks)}
-        assert set(scores(samples(*rows), ks)) == described
 
 
 def test_curves_show_the_same_numbers_as_the_tables():

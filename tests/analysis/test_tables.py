@@ -1,8 +1,6 @@
 import numpy as np
-import pandas as pd
 import pytest
 
-from analysis.budgets import evaluation_curve
 from analysis.groups import group_runs
 from analysis.models import evaluated_models
 from analysis.runs import load_run
@@ -12,7 +10,6 @@ from analysis.tables import (
     profile_table,
     result_table,
     run_table,
-    verdict_table,
 )
 
 
@@ -62,42 +59,11 @@ def test_the_profile_and_the_middle_half_are_of_all_seeds_problems(groups):
     assert np.quantile(values, 0.25) <= row["pass@1_iqm"] <= np.quantile(values, 0.75)
 
 
-def test_the_result_table_has_the_k_that_were_asked_for(groups):
-    assert list(result_table(evaluated_models(groups, (2, 4))).filter(regex=r"^pass@\d+$")) == [
-        "pass@2",
-        "pass@4",
-    ]
-
-
 def test_the_run_table_has_every_run(groups):
     table = run_table(groups)
     assert len(table) == 4
     assert table["averaged"].all()
     assert set(table["commit"]) == {"0123abc"}
-
-
-def test_the_run_table_says_where_programs_ran_in_words(tmp_path, make_run):
-    place = {"name": "docker", "strength": "no network", "python": "3.11", "numpy": "2.4.6"}
-    run = load_run(make_run(tmp_path, info={"sandbox": place}))
-    row = run_table(group_runs([run])).iloc[0]
-    assert row["sandbox"] == "docker"
-    assert row["sandbox_strength"] == "no network; python 3.11, numpy 2.4.6"
-
-
-def test_tables_without_optional_columns_are_read(tmp_path, make_run):
-    path = make_run(tmp_path, "spo", 0)
-    evals = pd.read_parquet(path / "evals.parquet")
-    evals.drop(columns=["entropy", "difficulty", "tags", "cpu_s", "truncated"]).to_parquet(
-        path / "evals.parquet"
-    )
-    metrics = pd.read_parquet(path / "metrics.parquet")
-    metrics[["step", "reward_mean"]].to_parquet(path / "metrics.parquet")
-    groups = group_runs([load_run(path)])
-    results = result_table(evaluated_models(groups))
-    assert results["token_entropy"].isna().all()
-    assert results["generated_tokens"].isna().all()
-    assert evaluation_curve(groups)["wall_time"].isna().sum() == 2
-    assert not len(difficulty_table(evaluated_models(groups)))
 
 
 def test_difficulties_stand_from_easy_to_hard_and_average_to_the_whole(groups):
@@ -108,12 +74,6 @@ def test_difficulties_stand_from_easy_to_hard_and_average_to_the_whole(groups):
     whole = np.average(spo["mean"], weights=spo["problems"])
     results = result_table(models).set_index("label")
     assert whole == pytest.approx(results.loc["spo", "pass@1"])
-
-
-def test_verdict_shares_add_up(groups):
-    table = verdict_table(evaluated_models(groups))
-    assert table.columns[0] == "ACCEPTED"
-    assert np.allclose(table.sum(axis=1), 1)
 
 
 def test_partial_metrics_are_also_compared_on_the_problems_that_all_groups_have(groups):

@@ -30,15 +30,6 @@ def test_a_metric_is_smoothed_averaged_over_seeds_and_has_their_range(tmp_path, 
     assert curve.loc[7, "generated_tokens"] == pytest.approx(np.mean(spent))
 
 
-def test_a_step_without_a_value_has_none_and_infinities_spoil_no_window(tmp_path, make_run):
-    norms = np.ones(20)
-    norms[4], norms[9] = np.nan, np.inf
-    run = recorded(make_run(tmp_path), grad_norm=norms)
-    curve = training_curve(group_runs([run]), window=5).set_index("step")
-    assert list(curve.index[curve["grad_norm"].isna()]) == [5, 10]
-    assert (curve["grad_norm"].dropna() == 1.0).all()
-
-
 def test_columns_are_those_that_any_run_recorded(tmp_path, make_run):
     critic = recorded(make_run(tmp_path, "ppo"), **{"value/explained_variance": np.ones(20)})
     other = recorded(make_run(tmp_path, "spo"), clip_share=np.full(20, np.nan))
@@ -46,10 +37,6 @@ def test_columns_are_those_that_any_run_recorded(tmp_path, make_run):
     assert "clip_share" not in curve and "reward_mean_high" in curve
     by_group = curve.groupby("label")["value/explained_variance"]
     assert by_group.count().to_dict() == {"ppo": 20, "spo": 0}
-
-
-def test_a_run_that_stopped_before_its_first_step_is_no_row():
-    assert list(training_curve([], 1).columns[:2]) == ["label", "seeds"]
 
 
 def test_long_runs_are_thinned_and_keep_both_ends():

@@ -1,14 +1,12 @@
 """Metrics of conversations, by hand and against all draws."""
 
-from collections import Counter
-from itertools import combinations, product
+from itertools import combinations
 
 import pandas as pd
 import pytest
 
 from analysis.conversations import count_conversations
 from analysis.turns import TurnPlan, one_of, turn_scores
-from tests.analysis.conversations import conversation
 from tests.analysis.test_counts import SIX
 
 PLAN = TurnPlan(turns=3, answers=(3, 6), budgets=(5, 20))
@@ -59,44 +57,6 @@ def test_single_samples_have_what_can_be_held_against_conversations():
     assert set(scores) == expected
     assert single("n@3", scores) == (1 - 1 / 20, 1)  # three of six, three right
     assert single("n@6", scores) == (1, 1)
-
-
-def test_a_problem_without_what_a_share_is_of_does_not_count():
-    rows = [
-        *(conversation("R", "R", ["a"], [1], problem="b", sample=i) for i in range(3)),
-        *(conversation("wR", "wR", ["a", "b"], [1, 1], problem="a", sample=i) for i in range(2)),
-        conversation("ww", "ww", ["a", "a"], [1, 1], problem="c"),
-    ]
-    scores = scores_of(rows, 2, TurnPlan(2, (4,)))
-    assert scores["mended"].problems.tolist() == ["a", "c"]
-    assert scores["mended"].values.tolist() == [1, 0]
-    assert scores["mended"].weights.tolist() == [2, 1]
-    assert scores["mended"].mean() == pytest.approx(2 / 3)
-    assert scores["kept"].problems.tolist() == ["b"]
-    assert scores["n@4"].problems.tolist() == ["a", "b"]  # c has a single conversation
-
-
-def test_where_feedback_is_ignored_one_submission_of_equal_answers_is_a_tie():
-    """Answers that pass both tests, only the public ones, or none, independent of the others.
-
-    Three single answers with three submissions solve more; with one submission, as many.
-    """
-    share = {"R": 3, "P": 2, "w": 5}  # of ten answers
-
-    def drawn(kinds):
-        stop = next((i for i, kind in enumerate(kinds) if kind != "w"), 2) + 1
-        hidden = "".join("R" if kind == "R" else "w" for kind in kinds[:stop])
-        public = "".join("w" if kind == "w" else "R" for kind in kinds[:stop])
-        return conversation(hidden, public, ["a"] * stop, [1] * stop)
-
-    weights = Counter()
-    for kinds in product(share, repeat=3):
-        weights[kinds] = share[kinds[0]] * share[kinds[1]] * share[kinds[2]]
-    rows = [drawn(kinds) for kinds, count in weights.items() for _ in range(count)]
-    scores = scores_of([row | {"sample": i} for i, row in enumerate(rows)], 3)
-    chance = 3 / 10 * (1 + 5 / 10 + 25 / 100)
-    assert scores["1@3"].values == pytest.approx([chance])
-    assert scores["first_1@3"].values == pytest.approx([chance], abs=0.001)  # without replacement
 
 
 @pytest.mark.parametrize("drawn", [1, 2, 3, 5])

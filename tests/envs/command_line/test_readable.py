@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from envs.judge.grading import grade, judgement, summarize
+from envs.judge.grading import grade, summarize
 from envs.problem import Problem, Test
 from envs.readable import UNSAFE, readable
 from envs.sandbox.base import Execution, Outcome
@@ -38,9 +38,7 @@ def test_a_long_line_is_cut():
 def test_a_verdicts_message_holds_no_such_character(outcome):
     problem = Problem("p", "", (), (Test("", "1"),))
     execution = Execution(outcome, b"", stderr=f"Traceback\n{HOSTILE}\n" + "x" * 3000 + HOSTILE)
-    found = judgement(
-        problem, "", summarize([grade("tokens", "1", 1.0, execution)], 1, early_stop=True), 0
-    )
+    found, *_ = summarize(problem, "", [grade("tokens", "1", 1.0, execution)], [0], early_stop=True)
     assert found.detail.endswith(SAFE)
     assert not UNSAFE.search(found.detail)
 
@@ -48,9 +46,7 @@ def test_a_verdicts_message_holds_no_such_character(outcome):
 def test_a_wrong_answers_message_holds_no_such_character():
     problem = Problem("p", "", (), (Test("", "1"),))
     execution = Execution(Outcome.FINISHED, HOSTILE.replace("\r", "").encode())
-    found = judgement(
-        problem, "", summarize([grade("tokens", "1", 1.0, execution)], 1, early_stop=True), 0
-    )
+    found, *_ = summarize(problem, "", [grade("tokens", "1", 1.0, execution)], [0], early_stop=True)
     assert "owned" in found.detail
     assert not UNSAFE.search(found.detail)
 

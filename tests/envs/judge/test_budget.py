@@ -1,20 +1,17 @@
-"""A program's budget over all its tests, which no right program comes near."""
+"""A program's budget over all its tests, and verdicts that wall time decided."""
 
 from dataclasses import replace
 
 import pytest
 
 from envs.judge.checker_program import PROGRAM
-from envs.judge.grading import Budget, Grade
 from envs.judge.judge import Judge, JudgeConfig, Submission
-from envs.problem import CheckerProgram, Problem, Test, Verdict
+from envs.judge.verdict_cache import VerdictCache, VerdictLog
+from envs.problem import CheckerProgram, Judgement, Problem, Test, Verdict
 from envs.sandbox.base import Execution, Outcome, Sandbox
 
 LIMIT_S = 2.0
 CONFIG = {"time_factor": 1.0, "time_margin": 0.0, "wall_factor": 3.0, "budget_factor": 3.0}
-OK, LATE, WRONG = (
-    Grade(verdict) for verdict in (Verdict.ACCEPTED, Verdict.TIME_LIMIT, Verdict.WRONG_ANSWER)
-)
 
 
 class Scripted(Sandbox):
@@ -55,25 +52,6 @@ def judged(execution, tests=200, checker="tokens", **config):
     return judgement, sandbox.ran
 
 
-@pytest.mark.parametrize(
-    ("grade", "times", "ended"),
-    [
-        (OK, [(0.9, 0.0)] * 200, None),
-        (WRONG, [(0.9, 0.0)] * 200, None),
-        (OK, [(0.0, 0.9)] * 4, 3),
-        (WRONG, [(0.0, 0.9)] * 4, 3),
-        (LATE, [(1.2, 0.0)] * 3, 2),
-        (LATE, [(0.0, 1.0)] * 3, None),
-        (LATE, [(0.0, 1.0)] * 4, 3),
-    ],
-)
-def test_what_uses_it_up(grade, times, ended):
-    budget = Budget(cpu_s=3.0, idle_s=3.0)
-    charged = [budget.charge(grade, *time) for time in times]
-    assert [bool(one.ended) for one in charged] == [at == ended for at in range(len(times))]
-    assert budget.fresh() == Budget(3.0, 3.0)
-
-
 def test_a_right_program_with_many_slow_tests_is_accepted():
     judgement, ran = judged(lambda _: Execution(Outcome.FINISHED, b"7", cpu_s=0.9 * LIMIT_S))
     assert (judgement.verdict, judgement.passed, ran) == (Verdict.ACCEPTED, 200, 200)
@@ -90,13 +68,6 @@ def test_a_program_that_sleeps_in_each_test_is_ended_by_its_budget(early_stop, c
     assert judgement.by_wall_time
 
 
-def test_the_budget_is_a_setting():
-    _, ran = judged(
-        lambda _: Execution(Outcome.FINISHED, b"7", wall_s=5.0, idle_s=5.0), budget_factor=10.0
-    )
-    assert ran == 13
-
-
 @pytest.mark.parametrize("checker", ["tokens", PROGRAM])
 @pytest.mark.parametrize(("passed_first", "ran"), [(0, 3), (5, 8)])
 def test_judging_all_tests_ends_with_the_time_outs_that_a_budget_allows(passed_first, ran, checker):
@@ -109,3 +80,82 @@ def test_judging_all_tests_ends_with_the_time_outs_that_a_budget_allows(passed_f
     assert (judgement.verdict, judgement.passed, run) == ("TIME_LIMIT", passed_first, ran)
     assert judgement.detail.endswith("; time-outs took 6.3 s CPU (budget 6 s)")
     assert not judgement.by_wall_time
+
+
+# ---- wall time ----
+
+PROBLEM = Problem("p", "", (), (Test("", "7"),) * 3, time_limit_s=2.0)
+SUBMISSIONS = [Submission(PROBLEM, "print(7)")]
+WALL_CONFIG = JudgeConfig(time_factor=1.0)
+
+
+def finished(**times):
+    return lambda position: Execution(Outcome.FINISHED, b"7", **times)
+
+
+def times_out(**times):
+    return lambda position: Execution(Outcome.TIME_LIMIT, accounted=True, **times)
+
+
+KINDS = {
+    "slept": (times_out(cpu_s=0.1, wall_s=7.2), Verdict.TIME_LIMIT, False),
+    "burnt and slept": (times_out(cpu_s=1.0, wall_s=7.2), Verdict.TIME_LIMIT, False),
+    "over its budget": (finished(wall_s=7.0, idle_s=11.0), Verdict.TIME_LIMIT, False),
+    "ended unseen": (finished(wall_s=9.0, late=True), Verdict.ACCEPTED, False),
+    "computed": (times_out(cpu_s=2.4, wall_s=2.5), Verdict.TIME_LIMIT, True),
+    "right": (finished(cpu_s=0.1, wall_s=0.2), Verdict.ACCEPTED, True),
+    # of the compiler, whose limit is CPU time
+    "compiled": (lambda position: Execution(Outcome.TIME_LIMIT), Verdict.TIME_LIMIT, True),
+}
+kinds = pytest.mark.parametrize(("execution", "verdict", "kept"), KINDS.values(), ids=KINDS)
+
+
+@pytest.fixture
+def verdicts(tmp_path):
+    opened = VerdictCache(tmp_path / "verdicts.sqlite")
+    yield opened
+    opened.close()
+
+
+@kinds
+def test_a_judge_remembers_neither_in_memory_nor_on_disk(verdicts, execution, verdict, kept):
+    first, second = Scripted(execution), Scripted(execution)
+    judge = Judge(first, WALL_CONFIG, verdicts)
+    [judgement] = judge.judge(SUBMISSIONS)
+    assert (judgement.verdict, judgement.by_wall_time) == (verdict, not kept)
+    assert judge.stats.by_wall_time == (not kept)
+    before = first.ran
+    judge.judge(SUBMISSIONS)
+    assert (first.ran == before) is kept
+    assert bool(judge.state_dict()["cache"]) is kept
+    Judge(second, WALL_CONFIG, verdicts).judge(SUBMISSIONS)
+    assert (second.ran == 0) is kept
+
+
+def test_neither_is_a_passed_test_of_such_a_program(verdicts):
+    """Other runs would add up tests of which no run had time for all."""
+    naps = Scripted(finished(wall_s=7.0, idle_s=11.0))
+    Judge(naps, WALL_CONFIG, verdicts).judge(SUBMISSIONS)
+    assert naps.ran == 2
+    again = Scripted(finished(wall_s=7.0, idle_s=11.0))
+    assert Judge(again, WALL_CONFIG, verdicts).judge(SUBMISSIONS)[0].verdict is Verdict.TIME_LIMIT
+
+
+@pytest.mark.parametrize("by_wall_time", [True, False])
+def test_the_log_of_validate_holds_it_and_a_resumed_one_judges_it_again(tmp_path, by_wall_time):
+    file = tmp_path / "log.jsonl"
+    judgement = Judgement(Verdict.TIME_LIMIT, 0, 3, 1, "x", by_wall_time=by_wall_time)
+    with VerdictLog(file, "1") as log:
+        log.add(PROBLEM, "solution", 0, "x", False, judgement)
+    with VerdictLog(file, "1") as log:
+        assert (log.get(PROBLEM, "solution", "x") is None) is by_wall_time
+    assert len(file.read_text().splitlines()) == 1
+
+
+def test_a_judge_of_other_rules_takes_no_judgement_from_a_checkpoint():
+    judge = Judge(Scripted(finished()), WALL_CONFIG)
+    judge.judge(SUBMISSIONS)
+    same, other = Judge(Scripted(finished()), WALL_CONFIG), Judge(Scripted(finished()))
+    for one, kept in ((same, True), (other, False)):
+        one.load_state_dict(judge.state_dict())
+        assert bool(one.state_dict()["cache"]) is kept

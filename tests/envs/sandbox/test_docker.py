@@ -13,7 +13,6 @@ import pytest
 
 from envs.sandbox.base import Job, Limits, Outcome, SandboxError
 from envs.sandbox.docker import (
-    Demultiplexer,
     DockerSandbox,
     Launcher,
 )
@@ -58,7 +57,7 @@ def containers(client, label: str = LABEL) -> list[str]:
 
 def at_work(sandbox: DockerSandbox) -> list[str]:
     """The ids of the containers that jobs run in now; one more waits in store."""
-    return [worker.handle.container.id for worker in sandbox._connections if worker.ready]
+    return [worker.handle.container for worker in sandbox._connections if worker.ready]
 
 
 def free_mb() -> int:
@@ -71,19 +70,6 @@ def eventually(condition, seconds: float = 60.0) -> bool:
     while not (holds := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return holds
-
-
-def stream(kind: int, data: bytes) -> bytes:
-    return bytes([kind, 0, 0, 0]) + len(data).to_bytes(4, "big") + data
-
-
-@pytest.mark.parametrize("size", [1, 3, 7, 8, 9, 1000])
-def test_demultiplexer_takes_streams_apart_wherever_they_are_cut(size):
-    whole = stream(1, b"out") + stream(2, b"err") + stream(1, b"") + stream(1, b"put\x01\0\0")
-    streams = Demultiplexer()
-    pieces = [streams.feed(whole[i : i + size]) for i in range(0, len(whole), size)]
-    assert b"".join(pieces) == b"output\x01\0\0"
-    assert streams.stderr == b"err"
 
 
 def test_owner_is_known_dead_only_by_its_own_kernel():
@@ -160,15 +146,6 @@ def test_frozen_container_is_given_up(engine):
                 engine.api.pause(at_work(opened)[0])
     check_doubled(jobs, done)
     assert containers(engine, f"{LABEL}={opened.run_id}") == []
-
-
-@pytest.mark.docker
-def test_worn_out_worker_is_replaced(engine):
-    jobs = doubling_jobs(5, 1)  # the third container: two were there at the start
-    with DockerSandbox(1, max_jobs=2) as opened:
-        before = set(containers(engine, f"{LABEL}={opened.run_id}"))
-        check_doubled(jobs, dict(opened.run(jobs, go_on)))
-        assert not before & set(containers(engine, f"{LABEL}={opened.run_id}"))
 
 
 @pytest.mark.docker
@@ -279,7 +256,7 @@ def test_containers_die_with_their_owner(engine):
     )
     run = working.stdout.readline().strip()
     running = {"label": f"{LABEL}={run}", "status": "running"}
-    assert eventually(lambda: len(engine.api.containers(filters=running)) >= 3)
+    assert eventually(lambda: len(engine.api.containers(filters=running)) == 2)
     time.sleep(0.5)  # into the middle of a test
     working.send_signal(signal.SIGKILL)
     working.wait()

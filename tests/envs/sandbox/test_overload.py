@@ -10,8 +10,8 @@ from envs.judge.extract import as_response
 from envs.judge.judge import Judge, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
-from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.inside.framing import patience_s
+from tests.envs.sandboxes import open_one
 
 LOOPS = 6
 WALL_S = 0.7
@@ -43,9 +43,7 @@ FORMS = ["namespaces", pytest.param("landlock", marks=pytest.mark.slow)]
 
 @pytest.fixture(scope="module", params=FORMS)
 def sandbox(request, one_busy_core):
-    if reason := form_unavailable(request.param):
-        pytest.skip(f"this machine has no {request.param}: {reason}")
-    with EmbeddedSandbox(workers=1, form=request.param) as sandbox:
+    with open_one(request.param) as sandbox:
         yield sandbox
 
 

@@ -11,63 +11,22 @@ from envs.sandbox.seccomp import child_filter
 ALLOW, KILL = "allow", "kill"
 X86_64, AARCH64 = 0xC000003E, 0xC00000B7
 ARCH = {"x86_64": X86_64, "aarch64": AARCH64}
+# name=number on x86-64, on aarch64
+CALLS = """
+    read=0,63 open=2, mmap=9,222 ioctl=16,29 socket=41,198 sendto=44,206 sendmsg=46,211
+    recvmsg=47,212 socketpair=53,199 clone=56,220 fork=57, execve=59,221 kill=62,129
+    ptrace=101,117 prctl=157,167 mount=165,40 exit_group=231,94 tgkill=234,131
+    renameat2=316,276 unlinkat=263,35 openat=257,56 unshare=272,97 prlimit64=302,261
+    memfd_create=319,279 bpf=321,280 io_uring_setup=425,425 clone3=435,435 getpriority=140,141
+    setpriority=141,140 sched_setaffinity=203,122
+"""
 NUMBERS = {
-    "x86_64": {
-        "read": 0,
-        "open": 2,
-        "mmap": 9,
-        "ioctl": 16,
-        "socket": 41,
-        "sendto": 44,
-        "sendmsg": 46,
-        "recvmsg": 47,
-        "socketpair": 53,
-        "clone": 56,
-        "fork": 57,
-        "execve": 59,
-        "kill": 62,
-        "ptrace": 101,
-        "prctl": 157,
-        "mount": 165,
-        "exit_group": 231,
-        "tgkill": 234,
-        "renameat2": 316,
-        "unlinkat": 263,
-        "openat": 257,
-        "unshare": 272,
-        "prlimit64": 302,
-        "memfd_create": 319,
-        "bpf": 321,
-        "io_uring_setup": 425,
-        "clone3": 435,
-    },
-    "aarch64": {
-        "ioctl": 29,
-        "mount": 40,
-        "openat": 56,
-        "read": 63,
-        "exit_group": 94,
-        "tgkill": 131,
-        "renameat2": 276,
-        "unlinkat": 35,
-        "unshare": 97,
-        "ptrace": 117,
-        "kill": 129,
-        "prctl": 167,
-        "socket": 198,
-        "socketpair": 199,
-        "sendto": 206,
-        "sendmsg": 211,
-        "recvmsg": 212,
-        "clone": 220,
-        "execve": 221,
-        "mmap": 222,
-        "prlimit64": 261,
-        "memfd_create": 279,
-        "bpf": 280,
-        "io_uring_setup": 425,
-        "clone3": 435,
-    },
+    machine: {
+        name: int(numbers.split(",")[column])
+        for name, numbers in (call.split("=") for call in CALLS.split())
+        if numbers.split(",")[column]
+    }
+    for column, machine in enumerate(ARCH)
 }
 THREAD = 0x3D0F00  # the flags of glibc's pthread_create
 FORK = 0x1200011
@@ -118,6 +77,9 @@ def test_what_is_allowed_and_what_is_not(machine):
     assert call("prctl", 1) == errno.EPERM
     assert call("prlimit64", 0) == ALLOW
     assert call("prlimit64", 1) == errno.EPERM
+    for name in ("getpriority", "setpriority", "sched_setaffinity"):  # of itself alone
+        assert (call(name, 0, 0), call(name, 1, 0)) == (ALLOW, errno.EPERM)
+    assert call("setpriority", 0, 7) == errno.EPERM
     assert call("ioctl", 1, 0x5401) == ALLOW
     assert call("ioctl", 1, 0x5412) == errno.ENOTTY  # TIOCSTI
     assert call("openat", 0, 0, 0o101) == ALLOW

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envs.command_line import parse_values
-from envs.sandbox import SandboxConfig, embedded, open_sandbox
+from envs.sandbox import SandboxConfig, embedded
 from envs.sandbox.base import SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable, strongest_form
 
@@ -45,14 +45,6 @@ def test_a_wrong_configuration_names_the_key(config, message):
         parse_values(SandboxConfig, config, "sandbox")
 
 
-def test_embedded_is_opened_by_name():
-    if form_unavailable("namespaces"):
-        pytest.skip("this machine has no user namespaces")
-    with open_sandbox(SandboxConfig(kind="embedded", workers=3)) as sandbox:
-        assert (sandbox.name, sandbox.workers) == ("embedded", 3)
-        assert "namespaces" in sandbox.strength
-
-
 def test_where_user_namespaces_are_refused_the_weaker_form_is_taken_and_named():
     try:
         subprocess.run([*REFUSING, "true"], check=True, capture_output=True)
@@ -71,12 +63,13 @@ def test_where_user_namespaces_are_refused_the_weaker_form_is_taken_and_named():
 
 def test_where_nothing_holds_it_refuses_and_names_the_ways_out(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "pdp11")
-    monkeypatch.setattr(embedded, "_STARTED", set())
+    form_unavailable.cache_clear()
     for accept in (False, True):  # without a filter of system calls, not even at the user's risk
         with pytest.raises(SandboxError) as caught:
             strongest_form(accept)
         assert "no system-call filter for pdp11" in str(caught.value)
         assert "sandbox.i_accept_no_isolation=true" in str(caught.value)
+    form_unavailable.cache_clear()
 
 
 def test_at_the_users_risk_programs_still_cannot_write_fork_or_signal():
@@ -103,16 +96,7 @@ def test_a_worker_that_is_late_makes_no_weaker_form(monkeypatch):
     if form_unavailable("namespaces"):
         pytest.skip("this machine has no user namespaces")
     monkeypatch.setattr(embedded, "TRIAL_S", 0.0)
-    monkeypatch.setattr(embedded, "_STARTED", set())
+    form_unavailable.cache_clear()
     with pytest.raises(SandboxError, match="sandbox form namespaces: no worker started"):
         strongest_form(False)
-
-
-def test_an_unknown_machine_has_no_sandbox_and_says_so():
-    look = (
-        "import os, platform\nplatform.machine = lambda: 'riscv64'\n"
-        "os.uname = lambda: os.uname_result(('Linux', '', '', '', 'riscv64'))\n"
-        "from envs.sandbox.embedded import form_unavailable\nprint(form_unavailable('landlock'))"
-    )
-    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True)
-    assert ended.stdout == "no system-call filter for riscv64\n", ended.stderr
+    form_unavailable.cache_clear()

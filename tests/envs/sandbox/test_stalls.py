@@ -12,14 +12,11 @@ import pytest
 
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
-from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import Job, Limits, Outcome, Sandbox
-from envs.sandbox.docker import unavailable
 from envs.sandbox.docker_client import connect
-from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from tests.envs.sandbox.host import child_pids
+from tests.envs.sandboxes import EVERY_SANDBOX, SANDBOXES, open_one
 
-SANDBOXES = ("namespaces", "landlock", "docker")
 WALL_S = 0.75
 STOP_S = 1.5
 # A second thread shows from outside that the program has begun.
@@ -33,11 +30,7 @@ RIGHT, TOO_LONG = NAP.format(0.3), NAP.format(1.25)
 @pytest.fixture
 def sandbox(request) -> Iterator[Sandbox]:
     """One worker."""
-    docker = request.param == "docker"
-    if reason := unavailable() if docker else form_unavailable(request.param):
-        pytest.skip(f"no {request.param}: {reason}")
-    config = SandboxConfig(kind="docker", workers=1)
-    with open_sandbox(config) if docker else EmbeddedSandbox(1, form=request.param) as opened:
+    with open_one(request.param) as opened:
         list(opened.run([Job("pass", ("",))], lambda *_: True))
         yield opened
 
@@ -62,7 +55,7 @@ def server_of(sandbox: Sandbox) -> int:
     """The PID of the one worker's server, outside."""
     [worker] = sandbox._connections
     if sandbox.name == "docker":
-        return connect().api.inspect_container(worker.handle.container.id)["State"]["Pid"]
+        return connect().api.inspect_container(worker.handle.container)["State"]["Pid"]
     return child_pids(worker.handle.process.pid)[0]
 
 
@@ -135,9 +128,7 @@ def test_one_that_sleeps_too_long_gains_nothing(sandbox, target):
 
 @pytest.mark.slow  # it waits for ten seconds
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    "sandbox", [*SANDBOXES[:2], pytest.param("docker", marks=pytest.mark.docker)], indirect=True
-)
+@pytest.mark.parametrize("sandbox", EVERY_SANDBOX, indirect=True)
 @pytest.mark.parametrize(
     ("program", "verdict"), [(RIGHT, Verdict.ACCEPTED), (TOO_LONG, Verdict.TIME_LIMIT)]
 )
@@ -151,7 +142,7 @@ def test_ten_seconds_change_no_verdict(sandbox, target, program, verdict):
     ("program", "verdict"), [(RIGHT, Verdict.ACCEPTED), (TOO_LONG, Verdict.TIME_LIMIT)]
 )
 def test_a_paused_container_changes_no_verdict(sandbox, program, verdict, monkeypatch):
-    api, container = connect().api, next(iter(sandbox._connections)).handle.container.id
+    api, container = connect().api, next(iter(sandbox._connections)).handle.container
 
     def pause(pids: list[int], number: int) -> None:
         (api.pause if number == signal.SIGSTOP else api.unpause)(container)

@@ -319,7 +319,7 @@ GOLD = {
 
 
 def test_right_programs_are_accepted_and_near_misses_are_not(tmp_path):
-    (tmp_path / "testlib.h").write_text(checkers.HEADER)
+    (tmp_path / "testlib.h").write_text(checkers.HEADER.read_text())
     expected, submissions = [], []
     for name, rows in GOLD.items():
         problems, skipped = load_problems(name, write(tmp_path / f"{name}.jsonl", rows))

@@ -1,21 +1,28 @@
-"""Checker programs on every sandbox: verdicts, a checker's faults, what each side can find."""
+"""Checker programs: what a run says, verdicts on every sandbox, faults, what each side can find."""
 
 import json
 import logging
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from envs.environment import Submission
+from envs.judge.checker_program import (
+    checker_input,
+    decide,
+    is_no_number,
+    python_program,
+)
 from envs.judge.judge import Judge, JudgeConfig
 from envs.judge.verdict_cache import VerdictCache
 from envs.problem import CheckerProgram, Problem, Test, Verdict
 from envs.sandbox import SandboxConfig, open_sandbox
-from envs.sandbox.docker import unavailable
-from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
+from envs.sandbox.base import Execution, Outcome
 from tests.envs.judge.checkers import (
     HEADER,
     SPECIAL_ROWS,
@@ -25,24 +32,16 @@ from tests.envs.judge.checkers import (
     split_problem,
     testlib,
 )
+from tests.envs.sandboxes import EVERY_SANDBOX, open_one
 
-DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[5] / "shared" / "data")
-LANGUAGES = ["python", "testlib"]
+DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
-FORMS = ["namespaces", "landlock", pytest.param("docker", marks=pytest.mark.docker)]
 PRINTS_EXPECTED = "print(1, int(input()) - 1)"
 
 
-@pytest.fixture(scope="module", params=FORMS)
+@pytest.fixture(scope="module", params=EVERY_SANDBOX)
 def sandbox(request):
-    name = request.param
-    if reason := unavailable() if name == "docker" else form_unavailable(name):
-        pytest.skip(reason)
-    if name == "docker":
-        opened = open_sandbox(SandboxConfig(kind="docker", workers=1))
-    else:
-        opened = EmbeddedSandbox(workers=1, form=name)
-    with opened:
+    with open_one(request.param) as opened:
         yield opened
 
 
@@ -53,18 +52,9 @@ def first_sandbox():
         yield opened
 
 
-@pytest.fixture(scope="session")
-def header(tmp_path_factory) -> str:
-    """The stand-in for testlib.h, or the real one if SPO_BENCH_TESTLIB names its place."""
-    if real := os.environ.get("SPO_BENCH_TESTLIB"):
-        return real
-    folder = tmp_path_factory.mktemp("testlib")
-    (folder / "testlib.h").write_text(HEADER)
-    return str(folder)
-
-
 @pytest.fixture
-def config(header):
+def config():
+    header = os.environ.get("SPO_BENCH_TESTLIB") or str(HEADER)
     return JudgeConfig(testlib=header, checker_time_limit_s=2.0)
 
 
@@ -75,15 +65,9 @@ def verdicts(judge: Judge, problem: Problem, *programs: str) -> list[Verdict]:
 # ---- verdicts ----
 
 
-def test_a_python_checker_decides_on_every_sandbox(sandbox, config):
-    problem = split_problem(SPLIT.python)
-    found = verdicts(Judge(sandbox, config), problem, SPLIT.right, PRINTS_EXPECTED, *SPLIT.wrong)
-    assert found == [Verdict.ACCEPTED] * 2 + [Verdict.WRONG_ANSWER] * len(SPLIT.wrong)
-
-
-@needs_compiler
-def test_a_testlib_checker_decides_on_every_sandbox(sandbox, config):
-    problem = split_problem(SPLIT.testlib)
+@pytest.mark.parametrize("language", ["python", pytest.param("testlib", marks=needs_compiler)])
+def test_a_checker_decides_on_every_sandbox(sandbox, config, language):
+    problem = split_problem(getattr(SPLIT, language))
     found = verdicts(Judge(sandbox, config), problem, SPLIT.right, PRINTS_EXPECTED, *SPLIT.wrong)
     assert found == [Verdict.ACCEPTED] * 2 + [Verdict.WRONG_ANSWER] * len(SPLIT.wrong)
 
@@ -101,7 +85,7 @@ def test_special_rows_with_checkers_of_their_own(sandbox, config, row, language)
     pairs = json.loads(content["input_output"])
     tests = tuple(map(Test, pairs["inputs"], pairs["outputs"]))
     case = SPECIAL_ROWS[row]
-    checker = case.checker(language)
+    checker = getattr(case, language)
     problem = Problem(f"row/{row}", content["question"], (), tests, "program", None)
     problem = replace(problem, checker_program=checker)
     own = json.loads(content["solutions"])[:1]
@@ -130,30 +114,6 @@ def test_counts_are_those_of_tests_in_order(first_sandbox, config, early_stop):
     )
 
 
-def test_programs_of_compared_and_checked_problems_are_judged_together(first_sandbox, config):
-    checked = split_problem(SPLIT.python)
-    compared = split_problem(None, checker="tokens")
-    programs = [SPLIT.right, PRINTS_EXPECTED, SPLIT.wrong[0]]
-    submissions = [Submission(one, text) for text in programs for one in (checked, compared)]
-    found = [one.verdict.value for one in Judge(first_sandbox, config).judge(submissions)]
-    assert [verdict == "ACCEPTED" for verdict in found] == [True, False, True, True, False, False]
-
-
-def test_many_long_outputs_are_checked_in_pieces(first_sandbox, config, monkeypatch):
-    monkeypatch.setattr("envs.judge.checker_program.HELD_BYTES", 100_000)
-    padded = "n = int(input())\nprint(' ' * 60_000, n - 2, 2)"
-    judge = Judge(first_sandbox, config)
-    checker_runs = []
-    run = judge.checkers._run_checkers
-    monkeypatch.setattr(
-        judge.checkers,
-        "_run_checkers",
-        lambda runs: (checker_runs.append([len(one.unchecked) for one in runs]), run(runs)),
-    )
-    assert verdicts(judge, split_problem(SPLIT.python), padded) == [Verdict.ACCEPTED]
-    assert checker_runs == [[1], [2], [1]]
-
-
 def test_programs_that_wait_for_one_decision_share_a_start(first_sandbox, config, monkeypatch):
     monkeypatch.setattr("envs.judge.checker_program.PROGRAMS_A_START", 3)
     judge = Judge(first_sandbox, config)
@@ -170,17 +130,6 @@ def test_programs_that_wait_for_one_decision_share_a_start(first_sandbox, config
     assert found == [*right, *[Verdict.WRONG_ANSWER] * 6, *right]
     # first outputs; the expected ones of both problems, after 'two'; the right programs' others
     assert started == [3, 2, 3, 2, 1, 1, 3, 3, 3, 3]
-
-
-def test_checkers_are_made_again_when_there_are_many(first_sandbox, config, monkeypatch):
-    monkeypatch.setattr("envs.judge.checker_program.KEPT_CHECKERS", 2)
-    monkeypatch.setattr("envs.judge.checker_program.PROGRAMS_AT_A_TIME", 1)
-    judge = Judge(first_sandbox, config)
-    sources = [SPLIT.python.source + "\n" * i for i in range(4)]
-    problems = [one_test(CheckerProgram("python", source)) for source in sources]
-    submissions = [Submission(one, SPLIT.right) for one in problems]
-    assert {one.verdict for one in judge.judge(submissions)} == {Verdict.ACCEPTED}
-    assert len(judge.checkers._programs) <= 2
 
 
 def test_verdicts_by_checkers_are_remembered_on_disk(first_sandbox, config, tmp_path):
@@ -306,28 +255,12 @@ def test_a_checker_that_is_slow_with_the_expected_output_too_is_at_fault(first_s
     assert verdicts(judge, problem, "print(3, 2)") == [Verdict.INFRA_ERROR]
 
 
-def test_a_checker_reads_integers_as_long_as_those_of_the_test(first_sandbox, config):
-    """Without any limit, an output of a million digits takes it its whole time."""
-    reads = python("print(int(int(output[0]) > 0))")
-    tests = (Test("5\n", "7" * 5000),)
-    programs = ["print('8' * 5000)", "print('9' * 3_000_000)"]
-    judge = Judge(first_sandbox, config)
-    found = verdicts(judge, split_problem(reads, tests=tests), *programs)
-    assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
-    assert judge.stats.cpu_s < 2
-
-
 def test_a_nan_is_no_number_to_any_checker(first_sandbox, config):
     compares = python("print(int(not abs(float(output[0]) - float(expected[0])) > 1e-6))")
     problem = split_problem(compares, tests=(Test("5\n", "2.5"),))
     programs = ["print(2.5000001)", "print('nan')", "print(2.6)"]
     found = verdicts(Judge(first_sandbox, config), problem, *programs)
     assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER]
-
-
-def test_an_expected_output_may_hold_half_of_a_character(first_sandbox, config):
-    problem = split_problem(python("print(int(output[0]))"), tests=(Test("5\n", "\ud800"),))
-    assert verdicts(Judge(first_sandbox, config), problem, "print('x')") == [Verdict.INFRA_ERROR]
 
 
 def test_a_problem_is_left_out_after_so_many_faults(first_sandbox, config, caplog):
@@ -448,3 +381,110 @@ right = right and refused(open, sys.argv[3], "w") and refused(open, "/etc/passwd
 print(int(right and refused(open, "/new", "x") and refused(open, os.__file__, "a")))
 """
     assert verdicts(Judge(sandbox, config), one_test(python(source)), SPLIT.right) == ["ACCEPTED"]
+
+
+# ---- one run of a checker ----
+
+FINISHED, ENDED = Outcome.FINISHED, Outcome.RUNTIME_ERROR
+DECISIONS = {
+    ("python", FINISHED, 0, b"1\n"): "accepted",
+    ("python", FINISHED, 0, b"a word, 1"): "accepted",
+    ("python", FINISHED, 0, b"1 0"): "rejected",
+    ("python", FINISHED, 0, b"1.0"): "rejected",
+    ("python", FINISHED, 0, b"11"): "rejected",
+    ("python", FINISHED, 0, b""): "rejected",
+    ("python", ENDED, 1, b"1"): "crashed",
+    ("python", ENDED, -11, b"1"): "crashed",
+    ("testlib", FINISHED, 0, b""): "accepted",
+    ("testlib", ENDED, 1, b""): "rejected",
+    ("testlib", ENDED, 2, b""): "rejected",
+    ("testlib", ENDED, 3, b""): "crashed",
+    ("testlib", ENDED, 4, b""): "rejected",
+    ("testlib", ENDED, 5, b""): "crashed",
+    ("testlib", ENDED, 7, b""): "rejected",
+    ("testlib", ENDED, 8, b""): "rejected",
+    ("testlib", ENDED, 16, b""): "rejected",
+    ("testlib", ENDED, 216, b""): "rejected",
+    ("testlib", ENDED, 255, b""): "crashed",
+    ("testlib", ENDED, -6, b""): "crashed",
+    ("testlib", Outcome.TIME_LIMIT, -9, b""): "crashed",
+    ("testlib", Outcome.OUTPUT_LIMIT, 0, b""): "crashed",
+    ("python", Outcome.MEMORY_LIMIT, 1, b""): "crashed",
+    ("python", Outcome.STARVED, None, b""): "unknown",
+    ("python", Outcome.INFRA_ERROR, None, b""): "unknown",
+    ("python", Outcome.SYNTAX_ERROR, None, b""): "fault",
+}
+
+
+@pytest.mark.parametrize("run", DECISIONS, ids=str)
+def test_decisions(run):
+    language, outcome, status, stdout = run
+    execution = Execution(outcome, stdout, "the reason", status)
+    assert decide(language, execution).finding.value == DECISIONS[run]
+
+
+def test_a_reason_is_one_short_line_of_visible_text():
+    stderr = "first\nfound '\x1b[31m" + "x" * 1000
+    reason = decide("testlib", Execution(ENDED, b"", stderr, 1)).reason
+    assert reason.startswith("found '⟨U+001B⟩[31mx") and len(reason) < 210
+
+
+@pytest.mark.parametrize("output", [b"", b"2 3\n", b"\xff\x00\r\n", b"x" * 100_000])
+def test_a_python_checker_sees_three_files(output):
+    source = """
+import io, os, pathlib, sys
+given, expected, output = sys.argv[1:]
+assert open(given).read() == "5\\n", open(given).read()
+with io.open(expected, encoding="utf-8") as file:
+    assert list(file) == ["1 4\\n", "\\u00e9\\n"]
+assert pathlib.Path(output).read_bytes() == open(output, "rb").read()
+assert os.path.exists(output) and os.path.isfile(output) and not os.path.exists("other.txt")
+assert os.path.samestat(os.stat(output), os.stat(os.path.abspath(output)))
+assert open(os.path.abspath(given)).read() == "5\\n"
+assert os.path.getsize(output) == len(open(output, "rb").read())
+assert sys.stdin.read() == "" and __name__ == "__main__"
+for mode in "wxa":
+    try:
+        open(output, mode)
+    except PermissionError:
+        continue
+    raise AssertionError(mode)
+try:
+    open("other.txt")
+except FileNotFoundError:
+    sys.stdout.buffer.write(open(output, "rb").read())
+"""
+    test = Test("5\n", "1 4\né\n")
+    command = [sys.executable, "-c", python_program(source)]
+    given = checker_input("python", test, output)
+    done = subprocess.run(command, input=given, capture_output=True, timeout=60)
+    assert done.stdout == output and not done.stderr, done.stderr.decode()
+
+
+def test_arguments_are_in_the_order_of_each_kind():
+    test = Test("in", "right")
+    assert checker_input("python", test, b"out\n") == b"2 5 4\ninrightout\n"
+    assert checker_input("testlib", test, b"out\n") == b"2 4 5\ninout\nright"
+
+
+# (output, expected output) -> whether it has a NaN or an infinity for a number
+NO_NUMBERS = {
+    (b"nan", "2.5"): True,
+    (b"1.0 -NaN\n", "3 0.5"): True,
+    (b"+Infinity", "YES 0.5"): True,
+    (b"1e999", "7"): True,
+    ("\uff11e999".encode(), "7"): True,
+    (b"9" * 400, "2.5"): True,
+    (b"-" + b"9" * 400, "12"): False,  # a checker may read it as an integer
+    (b"9" * 400, "7" * 400 + ".5"): False,
+    (b"inf", "inf"): False,
+    (b"nan", "nan 0.5"): False,
+    (b"nan", "palindrome 3"): False,
+    (b"nan", ""): False,
+    (b"one 1e5 \xff", "2.5"): False,
+}
+
+
+@pytest.mark.parametrize("case", NO_NUMBERS, ids=lambda case: str(case)[:40])
+def test_a_nan_is_no_number(case):
+    assert is_no_number(*case) is NO_NUMBERS[case]
