@@ -182,17 +182,3 @@ def test_details_come_back_as_they_were_and_one_without_end_is_not_kept(verdicts
     verdicts.add([(KEY, known)])
     assert verdicts.get(KEY) == CachedGrades(kept, 1.0)
     assert verdicts.get(("2", *KEY[1:])) is None
-
-
-def test_a_full_file_is_read_and_not_written(verdicts, caplog):
-    verdicts.add([(KEY, CachedGrades({0: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2))])
-    (pages,) = verdicts._connection.execute("PRAGMA page_count").fetchone()
-    verdicts._connection.execute(f"PRAGMA max_page_count = {pages}")
-    many = [
-        (("1", "p", str(i)), CachedGrades({0: (Grade(Verdict.ACCEPTED), 0.1)}, 0.2))
-        for i in range(999)
-    ]
-    for _ in range(2):
-        verdicts.add(many)
-        assert verdicts.get(KEY) is not None and verdicts.get(many[-1][0]) is None
-    assert len(caplog.records) == 1 and "full" in caplog.text
