@@ -1,4 +1,4 @@
-"""The figures of a report as SVG, for its page and as files.
+"""The figures of a report's page as SVG.
 
 Drawn here rather than by matplotlib, which takes 40 ms a panel: a page has about a hundred. Each
 group has a colour, a marker and a dash, the same in all figures. On the page the style sheet
@@ -20,7 +20,6 @@ from analysis.budgets import TRAINING_METRICS, WINDOWS, X_AXES, thinned
 from analysis.metrics import DISTINCT, TITLES
 from analysis.rendering import TimeUnit, fitting_unit
 from analysis.saturation import TAIL, CurveFit
-from envs.readable import readable
 
 MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
 MOST_POINTS = 120  # of a line; a longer one is thinned evenly
@@ -124,12 +123,12 @@ class Panel(NamedTuple):
     body: str
     size: Size
 
-    def svg(self, place: str = "") -> str:
-        """Return the drawing as an element; `place` has attributes such as x and y."""
+    def svg(self) -> str:
+        """Return the drawing as an element."""
         width, height = self.size[:2]
         return (
             f'<svg class="{self.size.kind}" viewBox="0 0 {width} {height}" role="img" '
-            f'aria-label="{escape(self.title)}" {place}>{self.body}</svg>'
+            f'aria-label="{escape(self.title)}">{self.body}</svg>'
         )
 
 
@@ -445,33 +444,3 @@ def turn_figure(curve: pd.DataFrame, styles: Styles) -> Figure | None:
     )
     labels = curve["label"] if len(curve) else ()
     return _figure("turns", "Solve rate by turn", caption, labels, choices)
-
-
-# The figures as files for papers and slides.
-
-
-def figure_files(figure: Figure, styles: Styles, footnote: str = "") -> dict[str, str]:
-    """Return file name → SVG for each choice of an axis: the panels in rows, the key below."""
-    files = {}
-    key = [(label, style) for label, style in styles.items() if label in figure.labels]
-    for choice, panels in figure.choices:
-        (width, height), columns = panels[0].size[:2], min(len(panels), 2)
-        body = []
-        for i, panel in enumerate(panels):
-            x, y = 14 + i % columns * (width + 20), 14 + i // columns * (height + 44)
-            place = f'x="{x}" y="{y + 24}" width="{width}" height="{height}"'
-            body.append(f'<text x="{x}" y="{y + 14}">{escape(panel.title)}</text>')
-            body.append(panel.svg(place))
-        y = 14 + math.ceil(len(panels) / columns) * (height + 44)
-        for label, style in key:
-            body.append(f'<g transform="translate(14,{y})">{style.swatch()}')
-            body.append(f'<text x="40" y="12">{escape(label)}</text></g>')
-            y += 22
-        body.append(f'<text x="14" y="{y + 12}">{escape(footnote)}</text>')
-        size = f'width="{28 + columns * (width + 20)}" height="{y + 24}"'
-        name = "_".join([figure.name, *choice.split()])
-        files[name] = readable(
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" '
-            f'font-size="13"><rect fill="#fff" {size}/>\n' + "\n".join(body) + "\n</svg>\n"
-        )
-    return files

@@ -1,14 +1,11 @@
 """Whole runs from the command line: on rows of a data set, and mistakes that only show later."""
 
-import gc
 import json
 import resource
 import shutil
 
 import pandas
-import pytest
 
-from experiments import launch
 from tests.command_line import ROOT, SMALL
 
 
@@ -22,8 +19,7 @@ def test_a_full_disk_is_one_line(tmp_path, call_here):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("error: the disk is full")
+    assert "the disk is full" in done.stderr.splitlines()[-1]
     (folder,) = (tmp_path / "out" / "mini").iterdir()
     assert json.loads((folder / "run.json").read_text())["status"] == "failed"
     assert len(pandas.read_parquet(folder / "evals.parquet")) == 2 * 2 * 2
@@ -58,49 +54,8 @@ def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path, call_here):
         "first_left_out": {"input_output is empty": f"line 41 of {file}"},
         "decontaminated": [],
     }
-    assert facts["cheap_programs"]["train"]["earned_by_any"] == 0
-    assert facts["cheap_programs"]["train"]["compared"] == facts["train_problems"]
-    command = f"python -m envs.validate task=taco task.path={file} task.max_tests=40"
-    assert facts["judge_errors"]["command"].startswith(command)
     metrics = pandas.read_parquet(folder / "metrics.parquet")
     assert list(metrics["offline_share"]) == [0.5, 0.5]
-
-
-LATER = {
-    "no network": (
-        ["task=taco", "model=nano"],
-        ["task.path=hf://datasets/BAAI/TACO@", "cannot be reached", "hf download", "=FOLDER"],
-    ),
-    "no such model": (
-        ["model.path=/nowhere/model"],
-        ["model.path=/nowhere/model", "no such folder"],
-    ),
-    "no model in the folder": (["model.path={tmp}"], ["model.path", "config.json"]),
-    "empty split": (["task.max_prompt_tokens=2"], ["split is empty", "task.max_prompt_tokens=2"]),
-    "unwritable": (
-        ["output_dir=/proc/nowhere"],
-        ["output_dir=/proc/nowhere", "choose a writable folder"],
-    ),
-    "no problems": (["task.choose_problems=0"], ["task.choose_problems=0"]),
-}
-
-
-@pytest.mark.parametrize("mistake", LATER)
-def test_what_only_shows_later_is_one_line_too(mistake, tmp_path, call_here):
-    arguments, words = LATER[mistake]
-    given = [argument.format(tmp=tmp_path) for argument in arguments]
-    small = (
-        "task.train_problems=12",
-        "task.choose_problems=4",
-        "task.test_problems=4",
-        "sandbox=embedded",
-    )
-    done = call_here(*small, f"output_dir={tmp_path}/out", *given)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    last = done.stderr.strip().split("\n")[-1]
-    assert last.startswith("error: ")
-    assert all(word in last for word in words), last
 
 
 def test_a_model_without_chat_template_is_said(tmp_path, call_here):
@@ -113,21 +68,3 @@ def test_a_model_without_chat_template_is_said(tmp_path, call_here):
     assert done.returncode == 2
     assert "no chat template" in done.stderr.strip().split("\n")[-1]
     assert "task.chat=false" in done.stderr
-
-
-def test_what_imports_left_is_not_collected_and_what_runs_leave_is(monkeypatch):
-    """The first run of a process sets the imports aside, a later one not what a run has left."""
-    found = []
-    gc.collect()
-    monkeypatch.setattr(
-        "experiments.launch.train",
-        lambda *_: found.append((gc.isenabled(), gc.get_freeze_count())),
-    )
-    gc.disable()
-    try:
-        launch.run_one(None)
-        launch.run_one(None)
-    finally:
-        gc.enable()
-    (enabled, frozen), again = found
-    assert enabled and frozen > 10_000 and again[0] and again[1] <= frozen
