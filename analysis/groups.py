@@ -165,7 +165,6 @@ LONGEST_VALUE = 24
 # Sections whose settings say most about a variant, in the order in which a label names them.
 LABEL_SECTIONS = ("algo", "train", "task", "model", "eval", "steps")
 MACHINE_KEYS = ("micro_batch", "micro_tokens", "threads", "device", "dtype")
-OFF_VALUES: tuple[Any, ...] = (None, False, 0, "none", "", [], {})
 
 
 def distinct_labels(name: str, variants: Sequence[Settings]) -> list[str]:
@@ -173,14 +172,12 @@ def distinct_labels(name: str, variants: Sequence[Settings]) -> list[str]:
 
     A label names all keys in which the variants differ, by their last part where it is unique. If
     that makes a label longer than LONGEST, labels name the fewest keys that separate the variants
-    and cut long values. Keys that are off in some variant come first then, before mere amounts,
-    which may only be tuned. A key that a variant lacks is not in its label.
+    and cut long values.  A key that a variant lacks is not in its label.
     """
     keys = sorted(differing_keys(variants), key=_label_order)
     labels = [_label(name, variant, keys) for variant in variants]
     if all(len(label) <= LONGEST for label in labels) and len(set(labels)) == len(labels):
         return labels
-    keys = sorted(keys, key=lambda key: (_is_minor(key), not _is_off_somewhere(variants, key)))
     keys = _fewest_separating(variants, keys)
     labels = [_label(name, variant, keys, LONGEST_VALUE) for variant in variants]
     return [
@@ -211,17 +208,9 @@ def cut(text: str, longest: int | None) -> str:
 
 def _label_order(key: str) -> tuple[int, str]:
     """Sort what is trained, and how, before where it ran."""
-    section = key.partition(".")[0]
-    return len(LABEL_SECTIONS) if _is_minor(key) else LABEL_SECTIONS.index(section), key
-
-
-def _is_minor(key: str) -> bool:
     section, _, last_part = key.partition(".")
-    return last_part in MACHINE_KEYS or section not in LABEL_SECTIONS
-
-
-def _is_off_somewhere(variants: Sequence[Settings], key: str) -> bool:
-    return any(key in variant and variant[key] in OFF_VALUES for variant in variants)
+    minor = last_part in MACHINE_KEYS or section not in LABEL_SECTIONS
+    return len(LABEL_SECTIONS) if minor else LABEL_SECTIONS.index(section), key
 
 
 def _fewest_separating(variants: Sequence[Settings], keys: Sequence[str]) -> list[str]:

@@ -84,34 +84,21 @@ DIVERSITY = (
     Metric(
         DISTINCT,
         f"distinct of {DRAWN}",
-        f"Expected share of distinct programs among {DRAWN} accepted ones drawn from a problem's "
-        "samples (rarefaction, Hurlbert 1971), by normal form. Comparable between models with "
-        f"different pass@1. Mean over problems with at least {DRAWN} accepted samples.",
+        f"Share of distinct programs among {DRAWN} accepted ones (rarefaction, Hurlbert 1971), by "
+        f"normal form. Mean over problems with at least {DRAWN} accepted samples.",
     ),
     Metric(
         "distinct_ratio",
         "distinct / accepted",
-        "Distinct / accepted programs, both counted within problems and summed over them. Falls as "
-        "more samples are accepted, so it flatters weak models.",
+        "Distinct / accepted programs. Falls as more are accepted, so it flatters weak models.",
     ),
     Metric(
         "edit_distance",
         "edit distance",
-        "Mean token edit distance between two accepted programs of a problem, normalised by the "
-        "longer one. Mean over problems with at least 2 accepted samples.",
+        "Token edit distance of two accepted programs of a problem, over the longer one's length.",
     ),
-    Metric(
-        "distinct_2",
-        "distinct-2",
-        "Distinct / all pairs of adjacent program tokens, over all samples of a problem, right or "
-        "wrong (Li et al. 2016). Mean over problems.",
-    ),
-    Metric(
-        "token_entropy",
-        "token entropy",
-        "Entropy in nats of the model's own next-token distribution at temperature 1, mean over "
-        "all sampled tokens.",
-    ),
+    Metric("distinct_2", "distinct-2", "Distinct / all pairs of adjacent program tokens."),
+    Metric("token_entropy", "token entropy", "Of the next-token distribution, in nats."),
 )
 PARTIAL = (DISTINCT, "edit_distance")  # defined only where enough samples are accepted
 UPPER_BOUNDS = {"token_entropy": float("inf")}  # k for distinct_accepted@k, 1 for all others

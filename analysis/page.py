@@ -1,4 +1,4 @@
-"""Write a report: its tables in four formats, its figures, and one self-contained page."""
+"""Write a report: its tables in four formats, and one self-contained page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from analysis import rendering
 from analysis.experiment import Experiment
 from analysis.figures import (
     MOST_DRAWN,
-    figure_files,
     fit_figure,
     group_styles,
     headline_figure,
@@ -28,8 +27,8 @@ from analysis.figures import (
     turn_figure,
 )
 from analysis.findings import difference_matrix, findings, headline_metrics
-from analysis.metrics import DISTINCT, TITLES, reported_metrics
-from analysis.rendering import Section, amount_cells, metric_cells, records
+from analysis.metrics import TITLES, reported_metrics
+from analysis.rendering import Section
 from analysis.samples import explorer_data, matrix_data, pack
 from analysis.settings import command, differing_settings, shared_facts
 from analysis.tables import CHECKS, experiment_tables
@@ -39,7 +38,6 @@ from envs.readable import readable
 WEB = Path(__file__).parent / "web"
 MOST_IN_MATRIX = 30  # groups up to which differences are shown as a matrix
 INTERVALS_IN_MATRIX = 8  # groups up to which a matrix has room for intervals
-MOST_PAIRS = 120  # rows of a table of pairs
 
 
 def build_section(name: str, slug: str, experiment: Experiment, page_share: float) -> Section:
@@ -61,7 +59,7 @@ def build_section(name: str, slug: str, experiment: Experiment, page_share: floa
         matrices=[(title, cells) for title, cells in matrices if len(cells[1]) > 1],
         context={},
     )
-    section.context.update(_context(experiment, section, metrics))
+    section.context.update(_context(experiment, section))
     if experiment.models:
         packed, omitted = {"matrix": matrix_data(experiment)}, ""
         if not experiment.packed:
@@ -70,61 +68,33 @@ def build_section(name: str, slug: str, experiment: Experiment, page_share: floa
     return section
 
 
-def _context(experiment: Experiment, section: Section, metrics: list[str]) -> dict[str, Any]:
-    """Return what the template shows beside the section itself: cells of tables, and figures."""
+def _context(experiment: Experiment, section: Section) -> dict[str, Any]:
+    """Return what the template shows beside the section's tables: settings, fits and figures."""
     tables, results, ks = section.tables, section.results, section.ks
     settings = differing_settings(experiment.groups).reset_index()
     context: dict[str, Any] = {
         "packed_study": experiment.packed,
         "groups": len(experiment.groups),
-        "facts": shared_facts(experiment.runs),
+        "facts": shared_facts(experiment.groups),
         "settings": (list(settings), settings.to_numpy().tolist()),
         "commands": [(g.label, command(g.runs[0]), g.runs[0].info) for g in experiment.groups],
-        "runs": records(tables["runs.csv"]),
-        "health": records(tables["health.csv"]),
-        "costs": amount_cells(tables["costs.csv"]),
         "figures": [],
     }
     if not len(results):
         return context
     styles, window = group_styles(results, ks), experiment.window
-    training, fits = tables["training.csv"], tables["curve_fits.csv"]
+    training, curve = tables["training.csv"], tables["curve.csv"]
+    metrics = [str(name) for name in curve if f"{name}_low" in curve]
     figures = (
         headline_figure(results, ks, styles),
-        learning_figure(
-            training,
-            tables["curve.csv"],
-            list(dict.fromkeys(["pass@1", f"pass@{ks[-1]}", DISTINCT])),
-            styles,
-            window,
-        ),
+        learning_figure(training, curve, metrics, styles, window),
         training_figure(training, styles, window),
         pass_at_k_figure(tables["pass_at_k.csv"], styles),
         fit_figure(experiment.fits, styles),
         turn_figure(tables["turn_curve.csv"], styles),
     )
-    trained, turns = int((results["step"] > 0).sum()), tables["turns.csv"]
-    verdicts = tables["verdicts.csv"]
+    trained = int((results["step"] > 0).sum())
     return context | {
-        "results": rendering.result_cells(results, ks),
-        "size": rendering.evaluation_size(results),
-        "further": [
-            (f"{t:g}", rendering.result_cells(results, ks, t)) for t in section.temperatures
-        ],
-        "letters": metric_cells(tables["letters.csv"], metrics, "letters"),
-        "budgets": amount_cells(results[results["step"] > 0]),
-        "equal_budget": rendering.equal_budget_cells(tables["equal_budget.csv"], metrics),
-        "fits": [
-            (str(axis), rendering.fit_cells(part))
-            for axis, part in (fits.groupby("axis", sort=False) if len(fits) else ())
-        ],
-        "power": rendering.power_cells(tables["power.csv"].head(MOST_PAIRS), metrics),
-        "turns": metric_cells(turns, list(turns["metric"].unique())) if len(turns) else ([], []),
-        "difficulty": rendering.difficulty_cells(tables["difficulty.csv"]),
-        "verdicts": (
-            ["", *(name.lower().replace("_", " ") for name in verdicts.columns[1:])],
-            [[row[0], *(f"{100 * share:.1f}" for share in row[1:])] for row in verdicts.to_numpy()],
-        ),
         "figures": [figure for figure in figures if figure],
         "styles": styles,
         "drawn": f"{MOST_DRAWN} of {trained} groups" if trained > MOST_DRAWN else "",
@@ -142,15 +112,6 @@ def write_report(sections: Sequence[Section], skipped: Sequence[str], out: Path)
     out.mkdir(parents=True, exist_ok=True)
     for name in sections[0].tables:
         _write_table(sections, name, out)
-    for file in (out / "figures").glob("*/*.svg"):  # of an earlier report
-        file.unlink()
-    for section in sections:
-        folder = out / "figures" / section.slug
-        for figure in section.context["figures"]:
-            folder.mkdir(parents=True, exist_ok=True)
-            files = figure_files(figure, section.context["styles"], section.context["drawn"])
-            for name, text in files.items():
-                (folder / f"{name}.svg").write_text(text, encoding="utf-8")
     (out / "table.md").write_text(rendering.markdown_document(sections, skipped), encoding="utf-8")
     (out / "table.tex").write_text(rendering.latex_document(sections), encoding="utf-8")
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -198,9 +159,8 @@ def render_page(context: Mapping[str, Any]) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.filters["breakable"] = _breakable
     environment.globals |= {
-        "number": rendering.number,
-        "duration": rendering.duration,
-        "missing": rendering.missing,
+        "show": rendering,
+        "headline_metrics": headline_metrics,
         "meanings": reported_metrics(sorted({k for s in context["sections"] for k in s.ks})),
         "checks": CHECKS,
         "script": script,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from analysis.scores import scores_at_temperatures, stack_seeds
 from envs.readable import readable
 
 NOTHING = "–"
+MOST_PAIRS = 120  # rows of a table of pairs
 NO_WIDTH = 1e-9  # an interval narrower than this has no width beyond rounding
 HEADINGS = (
     BUDGET_TITLES
@@ -157,45 +159,43 @@ def result_cells(
 
 def amount_cells(table: pd.DataFrame) -> Cells:
     """Return the budgets of table.csv, or costs.csv, as cells; without what nobody recorded."""
-    if not len(table):
-        return [], []
+    table = table[table["step"] > 0] if "step" in table else table
     names = [n for n in HEADINGS if n in table and (table[n].fillna(0) > 0).any()]
     rows = [[row["label"], *(amount(name, row[name]) for name in names)] for row in records(table)]
     return ["", *(HEADINGS[name] for name in names)], rows if names else []
 
 
-def metric_cells(table: pd.DataFrame, metrics: Sequence[str], extra: str = "") -> Cells:
+def metric_cells(
+    table: pd.DataFrame, metrics: Sequence[str] | None = None, extra: str = ""
+) -> Cells:
     """Return a tidy table (label, metric, mean, low, high) as cells, a row per label.
 
     `extra`: a column of text or numbers behind each mean.
     """
     by_cell = {(row["label"], row["metric"]): row for row in records(table)}
-    shown = [metric for metric in metrics if any(found == metric for _, found in by_cell)]
+    every = dict.fromkeys(metric for _, metric in by_cell)
+    shown = [metric for metric in (metrics or every) if metric in every]
 
     def cell(row: Row | None) -> str:
         if row is None:
             return NOTHING
         text = f"{number(row['mean'])} {ends(row.get('low'), row.get('high'), 2)}".strip()
         more = row.get(extra)
-        return (
-            text if missing(more) else f"{text} {more:g}" if more != str(more) else f"{text} {more}"
-        )
+        return text if missing(more) else f"{text} {more if isinstance(more, str) else f'{more:g}'}"
 
     labels = dict.fromkeys(label for label, metric in by_cell if metric in shown)
     rows = [[label, *(cell(by_cell.get((label, metric))) for metric in shown)] for label in labels]
-    titles = [TITLES.get(metric, metric.replace("_", " ")) for metric in shown]
-    return ["", *titles], rows
+    return ["", *(TITLES.get(metric, metric.replace("_", " ")) for metric in shown)], rows
 
 
 def equal_budget_cells(table: pd.DataFrame, metrics: Sequence[str]) -> list[tuple[str, Cells]]:
     """Return title and cells of equal_budget.csv for each axis: these metrics, AREA and tiers."""
-    parts = table.groupby(["axis", "budget"], sort=False) if len(table) else ()
     return [
         (
             f"{axis}: {duration(budget) if axis == 'wall_time' else count(budget)}",
             metric_cells(part, [*metrics, AREA], "tier"),
         )
-        for (axis, budget), part in parts
+        for (axis, budget), part in table.groupby(["axis", "budget"], sort=False)
     ]
 
 
@@ -206,17 +206,23 @@ def difficulty_cells(table: pd.DataFrame) -> Cells:
     return metric_cells(table.assign(metric=names + table["metric"]), columns)
 
 
-def fit_cells(table: pd.DataFrame) -> Cells:
-    """Return the rows of curve_fits.csv on one axis as cells."""
+def fit_cells(table: pd.DataFrame) -> list[tuple[str, Cells]]:
+    """Return axis and cells of curve_fits.csv for each axis."""
     heading = ["", "metric", "A", "B", "C_mid", "at twice the budget", "second half: error"]
-    rows = []
+    by_axis: dict[str, list[list[str]]] = {}
     for row in records(table):
         cells = [with_interval(row, "A"), with_interval(row, "B", 2), count(row["C_mid"])]
         cells += [with_interval(row, "at_twice"), number(row["second_half_rms"])]
         if row["refused"]:
             cells = [f"no fit: {row['refused']}", *[NOTHING] * 4]
-        rows.append([row["label"], row["metric"], *cells])
-    return heading, rows
+        by_axis.setdefault(row["axis"], []).append([row["label"], row["metric"], *cells])
+    return [(axis, (heading, rows)) for axis, rows in by_axis.items()]
+
+
+def share_cells(table: pd.DataFrame) -> Cells:
+    """Return verdicts.csv as cells, in per cent."""
+    heading = ["", *(name.lower().replace("_", " ") for name in table.columns[1:])]
+    return heading, [[r[0], *(f"{100 * share:.1f}" for share in r[1:])] for r in table.to_numpy()]
 
 
 def power_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
@@ -225,7 +231,7 @@ def power_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
         ("seeds", "problems", "interaction", "sampling"),
         ("seeds", "samples", "problems"),
     )
-    shown = records(table[table["metric"].isin(metrics)]) if len(table) else []
+    shown = records(table[table["metric"].isin(metrics)].head(MOST_PAIRS))
     heading = ["", "metric", "detected in 80 %", *(f"{one}, % of variance" for one in sources)]
     heading += [f"{one} to detect {shown[0]['wish']:g}" for one in resources if shown]
     return heading, [
@@ -267,9 +273,8 @@ def markdown_section(section: Section) -> str:
             cells = result_cells(results, section.ks, temperature)
             blocks += [f"At temperature {temperature:g}:", markdown_table(*cells)]
         if len(turns := section.tables["turns.csv"]):
-            cells = metric_cells(turns, list(turns["metric"].unique()))
-            blocks += ["Turn by turn:", markdown_table(*cells)]
-        heading, rows = amount_cells(results[results["step"] > 0])
+            blocks += ["Turn by turn:", markdown_table(*metric_cells(turns))]
+        heading, rows = amount_cells(results)
         if rows:
             intro = "Spent by the end of training, mean over seeds:"
             blocks += [intro, markdown_table(heading, rows)]
@@ -287,28 +292,18 @@ def markdown_document(sections: Sequence[Section], skipped: Sequence[str]) -> st
 
 def latex_document(sections: Sequence[Section]) -> str:
     """Return results and differences of each experiment; to be \\input, needs booktabs."""
-    blocks = ["% \\usepackage{booktabs}"]
+    blocks = []
     for section in (section for section in sections if len(section.results)):
-        title = f"{section.name}. {evaluation_size(section.results)}"
-        blocks.append(latex_table(result_cells(section.results, section.ks), title))
-        for temperature in section.temperatures:
-            cells = result_cells(section.results, section.ks, temperature)
-            blocks.append(latex_table(cells, f"{title} At temperature {temperature:g}."))
-        for metric, cells in section.matrices:
-            caption = f"{section.name}, {metric}: row minus column; * separated after Holm."
-            blocks.append(latex_table(cells, caption))
-    return "\n\n".join(blocks) + "\n"
-
-
-def latex_table(cells: Cells, caption: str) -> str:
-    """Return a floating table, its first column left-aligned, the others right-aligned."""
-    heading, rows = cells
-    plain = [[readable(cell).replace("−", "-") for cell in row] for row in (heading, *rows)]
-    style = pd.DataFrame(plain[1:], columns=plain[0]).style.hide(axis="index")
-    style = style.format(escape="latex").format_index(escape="latex", axis="columns")
-    layout = "l" + "r" * (len(heading) - 1)
-    safe = readable(caption).replace("%", "\\%").replace("_", "\\_").replace("&", "\\&")
-    return style.to_latex(caption=safe, column_format=layout, hrules=True).rstrip()
+        at = [("", result_cells(section.results, section.ks)), *section.matrices]
+        for t in section.temperatures:
+            at.append((f"At temperature {t:g}", result_cells(section.results, section.ks, t)))
+        for title, (heading, rows) in at:
+            plain = [[readable(cell).replace("−", "-") for cell in row] for row in (heading, *rows)]
+            style = pd.DataFrame(plain[1:], columns=plain[0]).style.hide(axis="index")
+            style = style.format(escape="latex").format_index(escape="latex", axis="columns")
+            caption = re.sub(r"([%_&#$])", r"\\\1", readable(f"{section.name} {title}".strip()))
+            blocks.append(style.to_latex(caption=caption, hrules=True))
+    return "\n".join(blocks)
 
 
 def before_after_table(run_folder: str | Path) -> Table:

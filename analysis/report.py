@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field
 
@@ -35,14 +35,11 @@ from envs.command_line import (
 from envs.readable import readable
 
 HELP = """\
-Make a report of run folders: tables, figures and one HTML page.
+Make a report of run folders, or of packed studies: tables and one HTML page.
 
-  python -m analysis.report [runs=WHERE] [out=FOLDER] [margin=0.03] [control=GROUP]
-                            [skip_damaged=true]
+  python -m analysis.report [runs=WHERE] [out=FOLDER] [KEY=VALUE ...]
 
-Each experiment (the runs of one `name`) is reported separately. A packed study, such as
-docs/results/study-mini, is one too, with the margin and the control of its file; it has no
-programs. docs/reference/statistics.md explains the files.
+Each experiment (the runs of one `name`) is reported separately.
 """
 NOT_PRINTED = ("distinct_ratio", "distinct_2", "token_entropy")  # metrics
 MIN_PARALLEL = 100  # runs from which worker processes pay
@@ -128,25 +125,16 @@ def print_report(sections: Sequence[Section], skipped: Sequence[str], out: Path)
     print(f"report: {out / 'report.html'}")
 
 
-class SectionJob(NamedTuple):
-    """One experiment to read; `page_share` is its share of the page's room for programs.
+Job = tuple[str, str, Sequence[Path], float, bool, Plan]  # the arguments of `_section`
 
-    `paths` are run folders, or one packed study.
-    """
 
-    name: str
-    slug: str
-    paths: Sequence[Path]
-    page_share: float
-    skip_damaged: bool
-    plan: Plan
-
-    def section(self) -> tuple[Section | None, list[str]]:
-        """Return the section, None if all runs are damaged, and a line per damaged run."""
-        experiment, skipped = read_experiment(self.name, self.paths, self.plan, self.skip_damaged)
-        if experiment is None:
-            return None, skipped
-        return build_section(self.name, self.slug, experiment, self.page_share), skipped
+def _section(job: Job) -> tuple[Section | None, list[str]]:
+    """Return a section, None if all runs are damaged, and a line per damaged run."""
+    name, slug, paths, page_share, skip_damaged, plan = job
+    experiment, skipped = read_experiment(name, paths, plan, skip_damaged)
+    if experiment is None:
+        return None, skipped
+    return build_section(name, slug, experiment, page_share), skipped
 
 
 def build_sections(
@@ -167,16 +155,16 @@ def build_sections(
     for name, _ in keys:
         safe = re.sub(r"[^\w-]+", "-", name)[:80].strip("-") or "runs"
         slugs.append(safe if safe not in slugs else f"{safe}-{len(slugs)}")
-    jobs = [
-        SectionJob(key[0], slug, by_name[key], 1 / len(keys), skip_damaged, plan)
+    jobs: list[Job] = [
+        (key[0], slug, by_name[key], 1 / len(keys), skip_damaged, plan)
         for key, slug in zip(keys, slugs, strict=True)
     ]
     if cores() == 1 or len(jobs) == 1 or len(paths) < MIN_PARALLEL:
-        results = list(map(SectionJob.section, jobs))
+        results = list(map(_section, jobs))
     else:
         with process_pool() as processes:
             try:
-                results = list(processes.map(SectionJob.section, jobs))
+                results = list(processes.map(_section, jobs))
             except BaseException:  # the others' work would take minutes, in vain
                 processes.shutdown(wait=False, cancel_futures=True)
                 raise

@@ -5,11 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from analysis.groups import Group, as_text, flatten
+from analysis.groups import Group, as_text
 from analysis.runs import Run
 
 NOTHING = "–"
@@ -36,39 +35,13 @@ def differing_settings(groups: Sequence[Group]) -> pd.DataFrame:
     return table.loc[differ, [group.label for group in groups]].fillna(NOTHING)
 
 
-def shared_facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Return what was trained, evaluated and judged, and where; as far as it was recorded.
-
-    Of values that differ between the runs only the number is given.
-    """
-    columns = {
-        "model": "model.name",
-        "parameters": "parameters",
-        "task": "task.name",
-        "training problems": "train_problems",
-        "evaluation problems": "eval_problems",
-        "left out": "task.left_out",
-        "evaluation split": "eval.split",
-        "samples per problem": "eval.samples",
-        "temperature": "eval.temperature",
-        "top-p": "eval.top_p",
-        "judge version": "judge_version",
-        "sandbox": "sandbox",
-        "machine": "hardware",
-    }
-    facts = []
-    for title, key in columns.items():
-        texts = {as_text(value) for run in runs if (value := _recorded(run, key)) is not None}
-        if texts:
-            facts.append((title, texts.pop() if len(texts) == 1 else f"{len(texts)} different"))
-    return facts
-
-
-def _recorded(run: Run, key: str) -> Any:
-    """Return a value of run.json or config.yaml by its dotted key; None where there is none."""
-    section, _, name = key.partition(".")
-    inner = run.info.get(section)
-    return flatten(run.config).get(key) or (inner.get(name) if isinstance(inner, dict) else inner)
+def shared_facts(groups: Sequence[Group]) -> list[tuple[str, str]]:
+    """Return the settings of model, task and evaluation that all groups share."""
+    table = settings_table(groups).groupby("setting")["value"].agg(["first", "nunique", "size"])
+    shared = table[(table["nunique"] == 1) & (table["size"] == len(groups))]["first"]
+    return [
+        (key, text) for key, text in shared.items() if key.startswith(("model", "task", "eval"))
+    ]
 
 
 def sandbox(run: Run) -> dict[str, str | None]:
@@ -87,4 +60,4 @@ def command(run: Run) -> str:
         return str(run.info.get("command") or NOTHING)
     path = run.path.resolve()
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"python run.py from={shlex.quote(str(shown))}"
+    return f"python run.py --config-path {shlex.quote(str(shown))}"

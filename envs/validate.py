@@ -393,7 +393,7 @@ def keep_counts(qualities: Mapping[str, Quality], judge_version: str) -> None:
             before = known.get(digest, {"right": 0, "wrong": 0})
             if counts and counts["right"] + counts["wrong"] >= before["right"] + before["wrong"]:
                 known[digest] = counts
-        rows = [{"digest": digest} | counts for digest, counts in sorted(known.items())]
+        rows = [{"digest": digest} | known[digest] for digest in sorted(known)]
         temporary = folder / "counts.tmp"
         pyarrow.parquet.write_table(pa.Table.from_pylist(rows), temporary)
         temporary.replace(folder / f"{judge_version}.parquet")

@@ -261,8 +261,8 @@ class DataSet:
         The key would silently leave nothing.
         """
         for rule in self.rules:
-            stated = {getattr(entry, rule.field) for entry in self._found} if rule.stated else ()
-            if rule.stated and self._found and not stated - {"", None}:
+            unstated = all(getattr(entry, rule.field) in ("", None) for entry in self._found)
+            if rule.stated and self._found and unstated:
                 raise ValueError(
                     f"task.{rule.key}={rule.value}: no row of task={self.config.name} has a "
                     f"{rule.field}; leave the key out"

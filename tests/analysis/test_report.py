@@ -54,9 +54,6 @@ def six_runs(tmp_path_factory, make_run):
             run = make_run(folder / "outputs", algo, seed, info={"error": ATTACK})
             plant(run, 3)
     out = folder / "report"
-    (out / "figures" / "another").mkdir(parents=True)
-    for name in ("kl.svg", "notes.txt"):
-        (out / "figures" / "another" / name).touch()
     before = files(folder / "outputs")
     command = [sys.executable, "-m", "analysis.report", f"runs={folder}/outputs", f"out={out}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -88,15 +85,6 @@ def test_the_page_is_whole_and_needs_nothing_else(six_runs):
     # Two of the headline; reward, pass@1, pass@10 and diversity on four axes, less the reward
     # against the KL; one of pass@k; reward, loss and KL at each step on four axes.
     assert len(page.panels) == 2 + 4 * 4 + 3 + 1 + 3 * 4
-
-
-def test_figures_are_files_and_an_earlier_reports_are_gone(six_runs):
-    figures = six_runs[0] / "figures"
-    axes = ("steps", "tokens", "judged_programs", "wall_time", "distance_from_the_base")
-    drawn = {"headline", "pass_at_k", *(f"learning_{axis}" for axis in axes)}
-    drawn |= {f"training_{axis}" for axis in axes[:4]}
-    assert {file.stem for file in (figures / "compare").glob("*.svg")} == drawn
-    assert [file.name for file in (figures / "another").iterdir()] == ["notes.txt"]
 
 
 def test_text_of_run_folders_is_escaped_and_control_characters_do_nothing(six_runs):

@@ -112,14 +112,14 @@ DAMAGE = {
     "no further evals though finished": (set_further, "finished but further_evals.parquet is miss"),
     "further rows twice": (
         further(lambda evals: pd.concat([evals, evals.head(1)])),
-        "further_evals.parquet holds the same temperature, step, problem and sample twice",
+        "further_evals.parquet holds the same temperature, step, problem, sample twice",
     ),
     "no temperatures": (
         further(lambda evals: evals.drop(columns="temperature")),
         "further_evals.parquet lacks the columns temperature",
     ),
-    "no run.json": (remove("run.json"), "run.json is missing"),
-    "no config": (remove("config.yaml"), "config.yaml is missing"),
+    "no run.json": (remove("run.json"), "run.json cannot be read"),
+    "no config": (remove("config.yaml"), "config.yaml cannot be read"),
     "half a run.json": (truncate("run.json"), "run.json cannot be read"),
     "half a metrics.parquet": (truncate("metrics.parquet"), "metrics.parquet cannot be read"),
     "half an evals.parquet": (truncate("evals.parquet"), "evals.parquet cannot be read"),
