@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from algorithms.base import Algorithm
 
-__all__ = ["CONF", "defaults", "files", "load", "make", "names"]
+__all__ = ["CONF", "defaults", "load", "make", "names"]
 
 CONF = Path(__file__).resolve().parents[1] / "conf" / "algo"
 
@@ -46,23 +46,13 @@ def make(name: str, reward_high: float = 1.0, **options: Any) -> Algorithm:
     return core(core.Config(**defaults(name) | options), reward_high)
 
 
-def files(name: str) -> list[Path]:
-    """The file of `name` in conf/algo, after those in its defaults list, bases first."""
-    from omegaconf import OmegaConf
-
-    file = CONF / f"{name}.yaml"
-    bases = [base for base in OmegaConf.load(file).get("defaults", []) if base != "_self_"]
-    return [*(each for base in bases for each in files(base)), file]
-
-
 def _values(name: str) -> dict[str, Any]:
-    """The values of the files of `name`, each over those before it."""
+    """The values of `conf/algo/<name>.yaml` over those of the files in its defaults list."""
     from omegaconf import OmegaConf
 
-    values: Any = {}
-    for file in files(name):
-        values |= OmegaConf.to_container(OmegaConf.load(file))
-    return {key: value for key, value in values.items() if key != "defaults"}
+    own: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
+    bases = [base for base in own.pop("defaults", []) if base != "_self_"]
+    return {key: value for base in bases for key, value in _values(base).items()} | own
 
 
 def _core(name: str, values: dict[str, Any]) -> type[Algorithm]:

@@ -60,4 +60,4 @@ def command(run: Run) -> str:
         return str(run.info.get("command") or NOTHING)
     path = run.path.resolve()
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"python run.py from={shlex.quote(str(shown))}"
+    return f"python run.py --config-path {shlex.quote(str(shown))}"

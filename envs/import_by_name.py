@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-CANNOT_IMPORT = "cannot be imported"  # in the message on a module that raises
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -25,22 +24,12 @@ def load_function(name: str, key: str) -> Callable:
         raise ValueError(f"{key}={name}: write package.module.function")
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and f"{module_name}.".startswith(f"{error.name}."):
-            where = "it must lie in the folder you start from or on PYTHONPATH"
-            raise ValueError(f"{key}={name}: there is no module {error.name}; {where}") from error
-        raise ValueError(f"{key}={name}: {module_name} needs {error.name}, not found") from error
-    except Exception as error:
-        # a user's module may raise anything
+    except Exception as error:  # a user's module may raise anything
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ValueError(f"{key}={name}: {module_name} {CANNOT_IMPORT}: {reason}") from error
+        raise ValueError(f"{key}={name}: {module_name} cannot be imported: {reason}") from error
     function = getattr(module, attribute, None)
     if not callable(function):
-        own = [n for n, value in vars(module).items() if _is_defined_in(module_name, value)]
-        raise ValueError(
-            f"{key}={name}: {module_name} has no function {attribute}; "
-            f"it has {', '.join(own) or 'none'}"
-        )
+        raise ValueError(f"{key}={name}: {module_name} has no function {attribute}")
     return function
 
 
@@ -61,10 +50,6 @@ def code_digest(*modules: str) -> str:
         package = module if file.stem == "__init__" else module.rpartition(".")[0]
         pending += _imported_modules(sources[module], package, packages)
     return hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:16]
-
-
-def _is_defined_in(module: str, value: object) -> bool:
-    return callable(value) and getattr(value, "__module__", None) == module
 
 
 def _imported_modules(source: bytes, package: str, packages: set[str]) -> Iterator[str]:

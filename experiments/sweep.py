@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -65,13 +66,12 @@ def run_sweep(arguments: Sequence[str]) -> int:
             exit_on_interrupt("interrupted; submitted jobs go on; scancel ends one")
             submit([word for word in arguments if word not in own])
             for job in jobs:
-                job.end = state(job.config)
+                job.end = replace(state(job.config), kept=False)
         else:
-            workers = options.jobs or 0
-            if claim_own_gpu(jobs):
+            several = len(visible_gpus()) > 1 and configs[0].model.device in ANY_GPU
+            workers = options.jobs or (len(visible_gpus()) if several else 0)
+            if claim_own_gpu(jobs):  # in the process of one job
                 workers = 0
-            elif options.jobs is None and configs[0].model.device in ANY_GPU:
-                workers = len(visible_gpus()) if len(visible_gpus()) > 1 else 0
             Runner(jobs, workers, options.again).run()
     except KeyboardInterrupt:
         interrupted = True
@@ -103,11 +103,20 @@ def runs_of(jobs: Sequence[Job]) -> list[Path]:
 
 
 def submit(arguments: Sequence[str]) -> None:
-    """Run a sweep with Hydra's launcher, which submits each job to Slurm; return when all ended."""
+    """Run a sweep with Hydra's launcher, which submits each job to Slurm; return when all ended.
+
+    Raises UserError if there is no such launcher.
+    """
     import hydra
+    from hydra.errors import HydraException
 
     sys.argv[1:] = arguments
-    hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(_submitted)()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here
+    try:
+        hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(_submitted)()
+    except HydraException as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{reason}; `pip install -e '.[launch]'` installs submitit") from error
 
 
 def _submitted(composed: DictConfig) -> None:

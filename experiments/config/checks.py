@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from algorithms.base import Needs
-from algorithms.tensors import CORRECTION_BOUNDS
 from experiments.errors import UserError
 
 if TYPE_CHECKING:
@@ -117,12 +116,6 @@ def _of_batches(c: RunConfig, needs: Needs) -> Iterator[Fault]:
     )
     low, high = t.correction_bounds
     yield low > high, f"train.correction_low={low:g} is above train.correction_high={high:g}"
-    yield (
-        t.correction not in CORRECTION_BOUNDS
-        and (t.correction_low, t.correction_high) != (None, None),
-        f"train.correction={t.correction} has no bounds; leave train.correction_low and "
-        f"train.correction_high at null, or use one of {', '.join(CORRECTION_BOUNDS)}",
-    )
 
 
 def _of_replay(c: RunConfig, needs: Needs) -> Iterator[Fault]:
@@ -155,9 +148,6 @@ def _of_replay(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         f"replay.max_age={r.max_age}: this run's responses are at least {youngest} optimiser "
         f"steps old when they are replayed (train.lag={t.lag}); set {youngest} or more",
     )
-    for key in ("from_runs", "files"):
-        paths = [Path(path).resolve() for path in getattr(r, key)]
-        yield len(set(paths)) < len(paths), f"replay.{key}={getattr(r, key)}: list each once"
     for run in r.from_runs:
         yield (
             not any(Path(run).glob("samples/step-*.arrow")),

@@ -53,10 +53,11 @@ def _help(words: Sequence[str]) -> Iterator[str]:
     for group in GROUPS:
         yield from ("", f"== {group}=NAME ==", *choice_lines(CONF / group))
     sections = [field.name for field in fields(RunConfig) if isinstance(values[field.name], dict)]
+    sections.remove("logger")  # its keys stand in config.yaml
     top = {key: value for key, value in values.items() if key not in sections}
     yield from ("", "== Keys of the run ==", *yaml_lines(CONF / "config.yaml", top))
     for section in sections:
-        name = values[section].get("name", values[section].get("kind", "none"))
-        files = (CONF / f"{section}.yaml", CONF / section / f"{name}.yaml", CONF / "config.yaml")
-        file = next(file for file in files if file.is_file())
+        name = values[section].get("name", values[section].get("kind"))
+        alone, chosen = CONF / f"{section}.yaml", CONF / section / f"{name}.yaml"
+        file = alone if alone.is_file() else chosen
         yield from ("", f"== {section} ==", *yaml_lines(file, values[section], f"{section}."))

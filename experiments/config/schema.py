@@ -6,15 +6,12 @@ key, a value out of range or a wrong combination ends in one line before anythin
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, is_dataclass
 from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import (
-    AfterValidator,
-    BeforeValidator,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -37,24 +34,9 @@ PREFETCHED_BATCHES = 16
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-def _one_folder(name: str) -> str:
-    if name.startswith((".", " ")) or "/" in name or not name.isprintable() or not name:
-        raise ValueError("it must be the name of one folder inside output_dir, e.g. name=first-try")
-    return name
-
-
-def _device_name(name: str) -> str:
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
-        raise ValueError("it must be auto, cpu, cuda or cuda:N")
-    return name
-
-
-FolderName = Annotated[
-    str,
-    BeforeValidator(lambda name: str(name) if isinstance(name, int) else name),
-    AfterValidator(_one_folder),
-]
-DeviceName = Annotated[str, AfterValidator(_device_name)]
+# one folder inside output_dir
+FolderName = Annotated[str, Field(pattern=r"^[^/. \x00-\x1f][^/\x00-\x1f]*$")]
+DeviceName = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 
 
 @dataclass

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import platform
+import re
 import resource
 from collections import defaultdict
 from contextlib import suppress
@@ -29,20 +30,14 @@ def hardware() -> dict[str, Any]:
     }
 
 
-def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+def processor() -> str:
     """Return the CPU's name, family and model: a virtual machine's name may be just 'AMD EPYC'."""
-    try:
-        first = cpuinfo.read_text().split("\n\n")[0]
-    except OSError:
-        return platform.processor()
-    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
-    facts = {key.strip(): value.strip() for key, value in pairs}
-    numbers = [
-        f"{label} {facts[key]}"
-        for label, key in (("family", "cpu family"), ("model", "model"))
-        if key in facts
-    ]
-    return ", ".join([facts.get("model name") or platform.processor(), *numbers])
+    with suppress(OSError):
+        first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+        facts = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$", first, re.MULTILINE))
+        family, model = facts.get("cpu family"), facts.get("model")
+        return f"{facts['model name']}, family {family}, model {model}" if len(facts) == 3 else ""
+    return platform.processor()
 
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")

@@ -30,6 +30,7 @@ import time
 
 from envs.sandbox.inside.confinement import (
     FOLDER,
+    KEPT_CAPABILITIES,
     STDIO,
     STREAMS,
     Confinement,
@@ -38,8 +39,6 @@ from envs.sandbox.inside.confinement import (
     MountedFolder,
     change_root,
     enter_namespaces,
-    hide_host_name,
-    keep_few_capabilities,
     make_folder,
     remove_folder,
     test_identity,
@@ -67,8 +66,10 @@ from envs.sandbox.inside.kernel import (
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
     Proc,
+    check,
     libc,
     prctl,
+    set_capabilities,
 )
 from envs.sandbox.inside.program import StartupStatus, program_header
 from envs.sandbox.inside.wall_time import LOOK_S, WallClock
@@ -461,12 +462,12 @@ def serve_in_namespaces(config: dict[str, Any]) -> NoReturn:
     user = enter_namespaces()
     fork_guarded()
     os.umask(0o022)
-    hide_host_name()
+    check(libc.sethostname(b"sandbox", 7), "sethostname")
     server = Server(config, user=user, pid_namespace=True)
     change_root(config["binds"], config["hidden"])
     server.open_stdio(STDIO)
     server.confinement.folder = MountedFolder()
-    keep_few_capabilities()
+    set_capabilities(KEPT_CAPABILITIES)
     server.serve()
 
 

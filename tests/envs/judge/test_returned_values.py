@@ -197,11 +197,6 @@ def test_other_conditions_hold_as_in_python(condition, right, wrong):
     assert not any(check("assert", condition, encode(value))[0] for value in wrong)
 
 
-def test_a_long_true_result_is_true():
-    assert check("assert", "result", encode("x" * 100_000))[0]
-    assert not check("assert", "not result", encode(["x"] * 100_000))[0]
-
-
 def test_of_a_data_set_in_json_a_tuple_is_a_list():
     """As the graders of TACO and APPS have it: `list(output) == expected`, else Python's `==`."""
 
@@ -299,11 +294,3 @@ def test_a_result_costs_in_proportion_to_its_length(unit):
             check("assert", condition, sent)
 
         assert growth(compare, repeated(unit, end="x"), 1_000_000) < 3
-
-
-def test_a_fraction_of_millions_of_digits_is_not_reduced():
-    started = time.process_time()
-    digits = "0x" + "f" * 2_000_000
-    expected = "result == [" + "0.5, " * 20_000 + "]"
-    assert not check("assert", expected, f'[{{"": ["Fraction", "{digits}", "{digits[:-1]}"]}}]')[0]
-    assert time.process_time() - started < 2

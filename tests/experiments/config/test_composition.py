@@ -1,31 +1,112 @@
-"""What is said of keys of Hydra's own, and while many items are looked at."""
+"""Each key stands once in conf/, with a meaning; a command line composes it."""
 
-from types import SimpleNamespace
+from dataclasses import asdict, replace
 
 import pytest
+from omegaconf import OmegaConf
 
-from experiments.config import composition
-from experiments.config.composition import config_of, counted
+import algorithms
+from envs.command_line import CONF, leaves, yaml_lines
+from envs.composition import choices_of
+from envs.judge.judge import JudgeConfig
+from envs.sandbox import SandboxConfig
+from envs.tasks.config import TaskConfig
+from experiments.config import preflight, resolve_defaults
+from experiments.config.composition import compose, config_of, jobs_of
+from experiments.config.help import shown_text
+from experiments.config.schema import plain_values
 from experiments.errors import UserError
 
-
-def test_items_that_take_long_are_counted_and_others_are_not(monkeypatch, capsys):
-    now = [0.0]
-    monkeypatch.setattr(composition, "time", SimpleNamespace(monotonic=lambda: now[0]))
-
-    def said(numbers, seconds):
-        for _ in counted(numbers, "checking"):
-            now[0] += seconds
-        return capsys.readouterr().err.splitlines()
-
-    assert said(range(9), 0.1) == []
-    assert said(range(5), 2.0) == ["checking: 2 of 5 …", "checking: 4 of 5 …"]
-    assert said(range(2), 9.0) == []
+GROUPS = ("task", "model", "engine", "sandbox", "runtime", "logger")
 
 
-def test_a_value_of_another_type_for_a_launchers_key_is_said_as_that():
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    with pytest.raises(
-        UserError, match=r"n_jobs=a: Value 'a' of type 'str' could not be converted"
-    ):
-        config_of(["hydra/launcher=joblib", "hydra.launcher.n_jobs=a"])
+def test_every_key_of_the_help_has_a_meaning():
+    choices = ["task=own", "runtime=ray", "algo=ppo"]
+    listed = {}
+    for line in str(shown_text([*choices, "--help"])).partition("== algo=NAME")[2].splitlines():
+        if line.startswith("  "):
+            head, _, meaning = line.strip().partition("  ")
+            listed[head.partition("=")[0]] = meaning.strip()
+    keys = {key for key, _ in leaves(plain_values(compose(choices)))}
+    assert keys <= set(listed)
+    assert {key for key in keys if not listed[key]} <= {"task.rows"}
+
+
+@pytest.mark.parametrize("algo", choices_of("algo"))
+def test_every_option_of_an_algorithm_has_a_meaning(algo):
+    for line in yaml_lines(CONF / "algo" / f"{algo}.yaml", algorithms.defaults(algo)):
+        assert len(line.split(maxsplit=1)) == 2, line
+
+
+def test_every_choice_composes():
+    longest = max(len(choices_of(group)) for group in GROUPS)
+    for number in range(longest):
+        chosen = {group: choices_of(group) for group in GROUPS}
+        words = [f"{group}={some[number % len(some)]}" for group, some in chosen.items()]
+        config_of([*words, "steps=0", "eval.split=test", "model.path=x"])
+
+
+def test_defaults_in_conf_are_those_of_the_library():
+    values = plain_values(compose(["task=own"]))
+    for section, library in (("judge", JudgeConfig()), ("sandbox", SandboxConfig())):
+        assert values[section] == asdict(library)
+    task, own = asdict(TaskConfig()), values["task"]
+    contest = plain_values(OmegaConf.load(CONF / "task/_shared/contest.yaml"))["task"]
+    stated = {*contest, "name", "rows", "from", "to"}
+    assert {k: v for k, v in own.items() if k not in stated} == {
+        key: task[key] for key in own if key not in stated
+    }
+
+
+def test_words_of_jobs(tmp_path):
+    assert jobs_of(["algo=ppo", "seed=3"]) == [["algo=ppo", "seed=3"]]
+    assert jobs_of(["algo=ppo", "-m", "seed=1,2"]) == [["algo=ppo", f"seed={s}"] for s in (1, 2)]
+    (tmp_path / "config.yaml").write_text(OmegaConf.to_yaml(asdict(config_of(["algo=ppo"]))))
+    for words in (["--config-path", str(tmp_path)], [f"--config-path={tmp_path}"]):
+        config = config_of(jobs_of([*words, "steps=3"])[0])
+        assert (config.algo.name, config.steps) == ("ppo", 3)
+    (tmp_path / "algo").mkdir()
+    (tmp_path / "algo" / "mine.yaml").write_text(
+        "defaults: [_grpo, _self_]\nname: mine\ncore: algorithms.grpo.GRPO\nclip_high: 0.5\n"
+    )
+    config = config_of(jobs_of([f"--config-dir={tmp_path}", "algo=mine"])[0])
+    assert (config.algo.name, config.algo.clip_high) == ("mine", 0.5)
+
+
+def test_a_folder_is_a_choice_of_model(tmp_path):
+    (tmp_path / "my-model").mkdir()
+    model = config_of(["model=nano_5m", f"model={tmp_path}/my-model", "model.dtype=float32"]).model
+    assert (model.name, model.path) == ("my-model", f"{tmp_path}/my-model")
+
+
+def test_open_values_are_resolved_by_device(monkeypatch):
+    given = config_of(["task=taco", "eval.samples=3"])
+    for device, limits, dtype in (("cuda:1", (2048, 1024), "bfloat16"), ("cpu", (1024, 256), None)):
+        found = resolve_defaults.resolve_defaults(given, device)
+        assert (found.task.max_prompt_tokens, found.task.max_response_tokens) == limits
+        assert found.eval.k == [1] and found.engine.name == "hf"
+        assert dtype in (None, found.model.dtype)
+    monkeypatch.setattr(resolve_defaults, "vllm_version", lambda: preflight.VLLM_RELEASE)
+    assert resolve_defaults.resolve_defaults(given, "cuda").engine.name == "vllm"
+
+
+MISSING = {
+    "output_dir=/proc/none": "output_dir",
+    "engine=vllm": "vllm==",
+    "task.prompt=/nowhere": "task.prompt",
+    "model=local model.path=/nowhere": "model.path=/nowhere",
+    "model=local model.path=tests": "config.json",
+    "runtime=ray runtime.address=localhost:1": "runtime",
+    "model.device=cuda": "no GPU",
+}
+
+
+@pytest.mark.parametrize("given", MISSING)
+def test_what_is_missing_is_said_before_anything_loads(given, tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "GPU_DEVICES", ())
+    monkeypatch.setattr(preflight, "vllm_version", lambda: None)
+    config = config_of(given.split())
+    if "output_dir" not in given:
+        config = replace(config, output_dir=str(tmp_path))
+    with pytest.raises(UserError, match=MISSING[given]):
+        preflight.check_before_start([config])

@@ -165,16 +165,6 @@ def test_ctrl_c_anywhere_costs_nothing(moment, undisturbed, tmp_path, monkeypatc
     assert_same(outcome.folder, undisturbed("grpo")[0])
 
 
-@pytest.mark.slow  # the reference of ReMix, which moves in the same way, is among the fast ones
-def test_a_reference_between_two_of_its_moves_is_gone_on_with(undisturbed, tmp_path, monkeypatch):
-    with monkeypatch.context() as patched:
-        interrupt_at(patched, Rollouts, "collect", 6)  # it moved after three batches
-        outcome = begin(tmp_path, *CASES["ppo-stale"])
-    assert outcome.status == "interrupted"
-    assert go_on(outcome.folder).status == "finished"
-    assert_same(outcome.folder, undisturbed("ppo-stale")[0])
-
-
 def in_child(function, *given):
     """The process, a leader of its group, that calls the function."""
     if child := os.fork():
@@ -232,26 +222,6 @@ def killed_often(root, kills, steps, seconds, case, *overrides):
 def test_a_run_that_was_killed_twice_ends_in_the_same_bits(case, undisturbed, tmp_path):
     whole, seconds = undisturbed(case)
     assert_same(killed_often(tmp_path, 2, 6, seconds, case), whole)
-
-
-@pytest.mark.slow  # a run of its own; test_past_policies.py has what ReMix forgets
-def test_after_its_reincarnation_nothing_is_replayed(undisturbed):
-    metrics = pd.read_parquet(undisturbed("remix")[0] / "metrics.parquet").set_index("step")
-    oldest = metrics["sample_lag_max"]
-    assert oldest[4] > 0  # the first step whose problems come again
-    assert oldest[[5, 6]].tolist() == [0, 0]
-    held_to = metrics["kl_ref"]  # from step 5 on the policy that it begins with
-    assert held_to[4] > held_to[5] < held_to[6]
-
-
-@pytest.mark.slow  # a run of its own; learner/ has the reference that moves
-def test_a_reference_that_moves_leaves_what_evaluations_measure_as_it_is(undisturbed):
-    metrics = pd.read_parquet(undisturbed("ppo-stale")[0] / "metrics.parquet").set_index("step")
-    at_moves = metrics["kl_ref"][[1, 4]]  # on stale responses too
-    assert at_moves.tolist() == pytest.approx([0, 0], abs=1e-6)
-    assert metrics["kl_ref"].drop([1, 4]).min() > 1e-4
-    to_base = metrics["eval/kl_ref"]
-    assert to_base[4] > 1e-4  # one step after the move, and never back to 0
 
 
 @pytest.mark.slow
@@ -314,31 +284,8 @@ def test_a_checkpoint_whose_place_was_being_taken_is_found_and_what_a_kill_left_
     assert "step-1" not in left
 
 
-def test_a_checkpoint_that_another_was_to_replace_stands_in_for_a_damaged_one(undisturbed, four):
-    folder = four
-    last = folder / "checkpoints" / "final"
-    shutil.copytree(last, last.with_name(".final-before"))
-    for damaged in (last, *last.parent.glob("step-*")):
-        (damaged / "state.pt").write_bytes(b"")
-    assert go_on(folder, "steps=6").status == "finished"
-    assert [one["step"] for one in resumed(folder)] == [4]
-    assert_same(folder, undisturbed("grpo")[0])
-
-
 def resumed(folder):
     return json.loads((folder / "run.json").read_text())["resumed"]
-
-
-def test_fewer_steps_than_are_behind_and_several_at_once_are_refused_in_a_line(four_steps):
-    folder = four_steps
-    with pytest.raises(UserError, match="steps=2, but 4 are done; set 4 or more"):
-        go_on(folder, "steps=2")
-    with pytest.raises(UserError, match="steps=4,5: a run resumes with a single value"):
-        go_on(folder, "steps=4,5")
-    with pytest.raises(
-        UserError, match=r"logger=wandb2: did you mean 'wandb'. choose one of none, tens"
-    ):
-        go_on(folder, "logger=wandb2")
 
 
 def test_another_model_is_refused_in_a_line(four, monkeypatch):
@@ -348,101 +295,45 @@ def test_another_model_is_refused_in_a_line(four, monkeypatch):
     assert ended.error.startswith("model.path: weights others, but the checkpoint was written with")
 
 
-@pytest.mark.parametrize(
-    ("made_by", "key", "fact"),
-    [
-        ("experiments.build._prompts_hash", "task.prompt, or the tok", "prompts_hash"),
-        ("experiments.build.observations_hash", "task.feedback_prompt, or", "observations_hash"),
-    ],
-)
-def test_other_texts_are_refused_in_a_line(four, monkeypatch, made_by, key, fact):
-    before = json.loads((four / "run.json").read_text())[fact]
-    monkeypatch.setattr(made_by, lambda *_: "others")
-    ended = go_on(four, "steps=6")
-    assert (ended.status, ended.expected) == ("failed", True)
-    assert ended.error.startswith(key)
-    assert f"{fact} others, but the checkpoint was written with {before}" in ended.error
-    assert json.loads((four / "run.json").read_text())[fact] == before
-
-
-def test_a_checkpoint_of_an_older_version_is_refused_in_a_line():
-    config = config_of(*SMALL, *CASES["grpo"])
-    with pytest.raises(UserError, match=r"^here: its checkpoint was written by an older version"):
-        trainer._state_of({"place": {"step": 2}}, config, "here: its checkpoint")
-
-
-def test_a_checkpoint_of_another_configuration_is_refused_in_a_line(undisturbed, tmp_path):
-    here = Records(config_of(*SMALL, "algo=grpo", f"output_dir={tmp_path}"))
-    here.finish("interrupted")
-    there = undisturbed("grpo")[0] / "checkpoints"
-    (here.folder / "checkpoints").symlink_to(there)
-    told = r"its checkpoint: train.prompts=4 \(was 2\) would be another run; only steps, "
-    config = config_of(*SMALL, *CASES["grpo"], "train.prompts=4")
-    with pytest.raises(UserError, match=told):
-        trainer.train(config, here.folder)
-
-
 def kept(tmp_path, *overrides):
     records = Records(config_of(*SMALL, "algo=grpo", f"output_dir={tmp_path}", *overrides))
     records.finish("interrupted")
     return records.folder
 
 
-REFUSED = {
-    "another algorithm's option": (["algo.kl_coef=0.5"], "algo.kl_coef=0.5 (was "),
-    "seed": (["seed=3"], "seed=3 (was 0) would be another run; only steps, "),
-    "no such key": (
-        ["train.promts=3"],
-        "unknown key 'train.promts'; did you mean 'train.prompts'?",
-    ),
-    "no such value": (["steps=many"], "steps='many'"),
-    "another algorithm": (["algo=ppo"], ": algo=ppo (was grpo) would be another run; only steps, "),
-    "another task": (["task=taco"], ": task=taco (was mini) would be another run"),
-    "an experiment": (["experiment=quick"], ": experiment=quick (was none) would be another run"),
-    "a section": (["train=5"], "train=5; it has keys of its own, train.KEY=VALUE"),
-    "dashes": (["--steps=5"], "keys have no dash; write steps=5"),
-    "a flag": (["-m"], ": -m: a run resumes with key=value alone"),
-}
+REFUSED = [  # overrides; words of the line
+    ("algo.kl_coef=0.5", "algo.kl_coef=0.5 (was "),
+    ("seed=3", "seed=3 (was 0) --config-path"),
+    ("train.promts=3", "'train.promts' 'train.prompts'"),
+    ("steps=many", "steps='many'"),
+    ("steps=4,5", "steps=4,5"),
+    ("algo=ppo", "algo=ppo"),
+    ("logger=wandb2", "logger=wandb2 'wandb'"),
+    ("experiment=quick", "experiment=quick"),
+    ("train=5", "train=5 train.KEY=VALUE"),
+]
 
 
-@pytest.mark.parametrize("mistake", REFUSED)
-def test_what_would_be_another_run_is_refused_by_its_key(mistake, tmp_path):
-    overrides, told = REFUSED[mistake]
+@pytest.mark.parametrize(("given", "words"), REFUSED)
+def test_what_would_be_another_run_is_refused_by_its_key(given, words, tmp_path):
     with pytest.raises(UserError) as refused:
-        resume.resumed_config(kept(tmp_path), overrides)
-    assert told in str(refused.value)
-
-
-def test_a_choice_that_the_run_has_may_be_repeated(tmp_path):
-    config = resume.resumed_config(kept(tmp_path), ["algo=grpo", "task=mini", "steps=9"])
-    assert (config.steps, config.algo.name) == (9, "grpo")
-
-
-def test_a_configuration_of_another_version_says_so(tmp_path):
-    folder = kept(tmp_path)
-    text = (folder / "config.yaml").read_text()
-    (folder / "config.yaml").write_text(text.replace("train:\n", "train:\n  gone: 3\n", 1))
-    with pytest.raises(UserError, match=r"cannot read its config\.yaml: .*train\.gone"):
-        resume.resumed_config(folder, [])
+        resume.resumed_config(kept(tmp_path), given.split())
+    assert all(word in str(refused.value) for word in words.split()), refused.value
 
 
 def test_what_changes_no_result_may_change(tmp_path):
-    overrides = ["steps=9", "eval.every=0", "logger=wandb", "sandbox=docker", "output_dir=there"]
+    overrides = [
+        "algo=grpo",
+        "task=mini",
+        "steps=9",
+        "eval.every=0",
+        "logger=wandb",
+        "sandbox=docker",
+        "output_dir=there",
+    ]
     config = resume.resumed_config(kept(tmp_path), [*overrides, "train.micro_batch=8"])
     assert (config.steps, config.eval.every, config.train.micro_batch) == (9, 0, 8)
     assert (config.logger.wandb.project, config.sandbox.kind) == ("spo-bench", "docker")
-
-
-def test_a_key_that_the_run_did_not_have_yet_is_its_default(tmp_path):
-    folder = kept(tmp_path)
-    file, line = folder / "config.yaml", "  turns: 1\n"
-    assert line in file.read_text()
-    file.write_text(file.read_text().replace(line, ""))
-    assert resume.resumed_config(folder, ["steps=9"]).task.turns == 1
-    before = resume.recorded_values(folder, "here")
-    after = before | {"task": before["task"] | {"turns": 3}}
-    with pytest.raises(UserError, match=r"task\.turns=3 \(was 1\) would be another run"):
-        resume.check_same(before, after, "here")
 
 
 def test_a_schedule_with_an_end_keeps_it(tmp_path):
@@ -453,7 +344,7 @@ def test_a_schedule_with_an_end_keeps_it(tmp_path):
 
 
 def test_no_run_folder_is_said(tmp_path):
-    with pytest.raises(UserError, match="not a run folder"):
+    with pytest.raises(UserError, match="no run folder"):
         resume.resumed_config(tmp_path, [])
 
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.config.command_line import spelt_out
-from experiments.config.composition import config_of
-from experiments.config.model_folder import locate, with_model_folder
+from experiments.config.model_folder import locate
 from experiments.errors import UserError
 from experiments.policy import loading
 from experiments.run_dir.activity import Activity
@@ -143,34 +141,6 @@ def test_a_broken_or_missing_file_is_one_line(tmp_path, cache):
     with pytest.raises(UserError, match=r"model\.path=.*cannot be loaded"):
         loading.load(model_config(path=str(file)))
     assert not list(cache.glob("*.tmp"))
-
-
-def test_a_folder_or_file_is_a_choice_of_model(tmp_path):
-    (tmp_path / "my-model").mkdir()
-    given = ["algo=grpo", f"model={tmp_path}/my-model", "steps=1"]
-    spelt = ["model=local", f'model.path="{tmp_path}/my-model"', 'model.name="my-model"']
-    assert with_model_folder(given) == ["algo=grpo", *spelt, "steps=1"]
-    file = f"{tmp_path}/m.gguf"
-    assert with_model_folder([f"model={file}"])[1:] == [f'model.path="{file}"', 'model.name="m"']
-    assert with_model_folder(["model=nano", "model=nan0"]) == ["model=nano", "model=nan0"]
-
-
-def test_a_checkpoint_keeps_the_chat_arguments_of_its_run(tmp_path):
-    checkpoint = tmp_path / "checkpoints" / "final"
-    checkpoint.mkdir(parents=True)
-    (tmp_path / "config.yaml").write_text(
-        "model: {path: Qwen/Qwen3-0.6B, chat_args: {enable_thinking: false}}"
-    )
-    model = f"model={checkpoint}"
-    assert with_model_folder([model])[3:] == ["++model.chat_args.enable_thinking=false"]
-    for elsewhere in ("/", "/etc"):  # folders that no run can be above
-        assert len(with_model_folder([f"model={elsewhere}"])) == 3
-    composed = config_of(spelt_out([model, "task=mini"]))
-    assert composed.model.chat_args == {"enable_thinking": False}
-    given = "+model.chat_args.enable_thinking=true"
-    assert config_of(spelt_out([given, model])).model.chat_args == {"enable_thinking": True}
-    (tmp_path / "config.yaml").write_text("model: {}")
-    assert len(with_model_folder([model])) == 3
 
 
 def test_a_package_stands_in_for_a_hub_that_cannot_be_reached(tmp_path, monkeypatch):

@@ -1,55 +1,19 @@
 """Facts of a run's problems: what cheap programs earn, and error rates that a command measured."""
 
-import json
-import shlex
-
 import pytest
 
-from envs.judge.judge import Judge
-from envs.sandbox import SandboxConfig, open_sandbox
 from envs.tasks import open_task
 from envs.tasks.stored import strengths
 from envs.tasks.strength import cheap_earnings, earnings_line
-from envs.validate import main
 from experiments.errors import UserError
-from experiments.rollout.problem_facts import checker_facts, problem_facts, validation_command
+from experiments.rollout.problem_facts import problem_facts
 from tests.envs.tasks.contest_rows import codecontests_plus, codeforces
 from tests.envs.tasks.dataset_rows import taco_row, write
 from tests.experiments.compose import config
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["task=taco", "task.max_tests=3"],
-        ["task=taco", "judge.early_stop=false", "task.reward.kind=fraction"],
-        ["task=mini", *(f"task.{name}_problems=1" for name in ("tune", "choose", "test", "train"))],
-    ],
-)
-def test_the_command_measures_what_the_run_looks_for(tmp_path, monkeypatch, overrides):
-    monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))  # no other test measured before
-    wrong = json.dumps(["print(-1)"])
-    rows = [taco_row(i, incorrect_solutions=wrong) for i in range(6)]
-    if "task=taco" in overrides:
-        overrides = [*overrides, f"task.path={write(tmp_path / 'train-0.jsonl', rows)}"]
-    run = config(*overrides, "sandbox=embedded", "model=nano")
-    task = open_task(run.task)
-    problems = {"train": [one for split in task.splits().values() for one in split]}
-    with open_sandbox(SandboxConfig(kind="embedded")) as sandbox:
-        version = Judge(sandbox, run.judge).version
-    before = problem_facts(run, problems, version, "embedded")["judge_errors"]
-    assert before["train"]["measured_problems"] == 0
-    assert before["command"] == validation_command(run, "embedded")
-    assert main([*shlex.split(before["command"])[3:], "cheap=false", "first=1"]) == 0
-    after = problem_facts(run, problems, version, "embedded")["judge_errors"]
-    count = len(problems["train"])
-    assert after["train"]["measured_problems"] == after["train"]["right"] == count
-    assert after["train"]["wrong"] == count and after["train"]["wrong_accepted"] == 0
-    assert "command" not in after
-
-
 def test_answers_that_are_no_programs_have_no_such_facts():
-    assert problem_facts(config("task=sums"), {"train": []}, "1", "none") == {}
+    assert problem_facts(config("task=sums"), {"train": []}, "1") == {}
 
 
 def test_stored_and_generated_problems_are_counted_alike(tmp_path):
@@ -81,9 +45,9 @@ def test_checker_programs_are_counted_and_those_that_cannot_run_are_refused(tmp_
         run = config(f"task={name}", f"task.path={write(tmp_path / f'{name}.jsonl', rows)}")
         splits = open_task(run.task).splits().values()
         found[name] = [problem for problems in splits for problem in problems]
-    assert checker_facts(run, {"train": found["taco"]}) == {}
-    facts = checker_facts(run, {"train": found["codeforces"], "eval": found["taco"]})
-    assert facts == {"checker_programs": {"train": {"python": 3}, "eval": {}}}
+    assert "checker_programs" not in problem_facts(run, {"train": found["taco"]}, "1")
+    facts = problem_facts(run, {"train": found["codeforces"], "eval": found["taco"]}, "1")
+    assert facts["checker_programs"] == {"train": {"python": 3}, "eval": {}}
     nowhere = config("task=codecontests_plus", "task.path=x", f"judge.testlib={tmp_path}")
     with pytest.raises(UserError, match=r"compiler|judge\.testlib=.* holds no testlib\.h"):
-        checker_facts(nowhere, {"eval": found["codecontests_plus"]})
+        problem_facts(nowhere, {"eval": found["codecontests_plus"]}, "1")
