@@ -229,7 +229,8 @@ def equal_budget_tables(
             of_pairs.insert(0, "axis", x)
             of_pairs.insert(1, "budget", budget)
             differences.append(of_pairs)
-    return tuple(pd.concat(parts[1:] or parts, ignore_index=True) for parts in (means, differences))
+    first, second = (pd.concat(p[1:] or p, ignore_index=True) for p in (means, differences))
+    return first, second
 
 
 def threshold_table(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.DataFrame:

@@ -17,7 +17,6 @@ from analysis.runs import Run
 
 FEW_SEEDS = 5
 FEW_PROBLEMS = 10
-IDLE_SHARE = 0.01  # of the steps, from which on steps without an update are named
 BUDGET_SLACK = 1.1  # budgets within this factor count as equal
 
 
@@ -82,12 +81,6 @@ def _training(groups: Sequence[Group]) -> Iterator[str]:
                 f"{group.label} learned from samples of other policies; judging them is charged, "
                 "but generating them and training those policies is not."
             )
-        idle = [np.mean(_updates(run) == 0) for run in group.complete if len(_updates(run))]
-        if idle and np.mean(idle) >= IDLE_SHARE:
-            yield (
-                f"{group.label}: batches without anything to learn from left the weights as they "
-                f"were in {np.mean(idle):.0%} of the steps."
-            )
     if len(tuned) > 1:
         yield "; ".join(f"{join_names(of)}: {how}" for how, of in sorted(tuned.items())) + "."
 
@@ -98,12 +91,6 @@ def _is_mismatched(run: Run) -> bool:
         return False
     checked = run.metrics[run.metrics["mismatch/bound"].notna()]
     return not (checked["mismatch/mean"] <= checked["mismatch/bound"]).all()
-
-
-def _updates(run: Run) -> np.ndarray:
-    """Return the optimiser steps of each training step; empty if they were not recorded."""
-    total = None if run.packed else run.metrics.get("budget/optimiser_steps")
-    return np.array([]) if total is None else np.diff(total, prepend=0)
 
 
 def _evaluation(groups: Sequence[Group]) -> Iterator[str]:
@@ -169,7 +156,6 @@ def _provenance(runs: Sequence[Run]) -> Iterator[str]:
         ("judge_version", "judge versions: a program may get another verdict"),
         ("sandbox", "sandboxes: verdicts near a limit and judging times may differ"),
         ("hardware", "machines: wall times cannot be compared"),
-        ("versions", "package versions: numbers may differ slightly"),
     ):
         values: list[Any] = [run.info[key] for run in runs if run.info.get(key) is not None]
         texts = sorted({as_text(value) for value in values})
@@ -198,13 +184,6 @@ def _samples(models: Sequence[EvaluatedModel]) -> Iterator[str]:
         if lost := sum(int((part == "INFRA_ERROR").sum()) for part in verdicts):
             total = sum(map(len, verdicts))
             yield f"{model.label}: the judge failed on {lost} of {total} samples (left out)."
-        lacking = [
-            f"{run.name} (temperature {temperature:g})"
-            for run, own in zip(model.runs, model.further_samples, strict=True)
-            for temperature in {t for other in models for t in other.temperatures} - set(own)
-        ]
-        if lacking:
-            yield f"Without an evaluation at a further temperature: {join_names(lacking)}."
     trained = [model for model in models if not model.is_base and DISTINCT in model.grids]
     common = len(common_problems(trained, DISTINCT))
     defined = {model.label: float(np.mean(model.problems_defined(DISTINCT))) for model in trained}

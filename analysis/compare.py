@@ -52,12 +52,8 @@ from envs.command_line import (
 HELP = """\
 Compare two groups of runs: paired differences on the seeds and problems of both.
 
-  python -m analysis.compare study=FOLDER a=ARM b=ARM [control=ARM] [wish=0.05] [margin=0.03]
-  python -m analysis.compare a=WHERE b=WHERE [wish=0.05] [margin=0.03]
-
-Two arms of a study get the numbers of its report: the spread over seeds is moderated over all arms,
-and p-values are corrected for all pairs. Without study= both rest on these two groups alone, so
-intervals differ from those of a report of more groups.
+  python -m analysis.compare study=FOLDER a=ARM b=ARM [KEY=VALUE ...]
+  python -m analysis.compare a=WHERE b=WHERE [KEY=VALUE ...]
 """
 ALONE = (
     "The spread over seeds is estimated from these two groups alone. A report of more groups "

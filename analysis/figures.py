@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.budgets import TRAINING_METRICS, WINDOWS, X_AXES, thinned
+from analysis.budgets import TRAINING_METRICS, X_AXES, thinned
 from analysis.metrics import DISTINCT, TITLES
 from analysis.rendering import TimeUnit, fitting_unit
 from analysis.saturation import TAIL, CurveFit
@@ -27,7 +27,6 @@ MOST_MARKERS = 24  # points of a line, up to which each has a marker
 MOST_BANDS = 6  # groups with an interval in a panel; the edges of more hide the lines
 MEAN = ("mean", "low", "high")
 ABOVE_ONE = 1.02  # the end of an axis of shares
-FAR = 2.0  # times the range between the 1st and the 99th percentile, beyond which values are cut
 AXES = {  # budget → the words for choosing it, and the axis title
     "step": ("steps", "training steps"),
     "generated_tokens": ("tokens", "tokens generated in training"),
@@ -156,6 +155,11 @@ def axis_range(values: Iterable[np.ndarray | None]) -> tuple[float, float]:
     return low, high + 0.04 * (high - low) if high > low else low + 1.0
 
 
+def share_top(values: pd.Series) -> float:
+    """Return the end of an axis of shares: slightly above the greatest value, hardly above 1."""
+    return min(axis_range([values.to_numpy(float)])[1], ABOVE_ONE)
+
+
 def short_number(value: float) -> str:
     """Return 0.25, 12, 300k, 1.5M or 2E (1e18)."""
     for size, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -251,13 +255,17 @@ def line_panel(
     return draw_panel(title, x_axis, y_axis, series, styles, size)
 
 
-def lines(table: pd.DataFrame, x: str, columns: Sequence[str], **options: bool) -> list[Series]:
+def lines(
+    table: pd.DataFrame, x: str, columns: Sequence[str], markers: bool = True
+) -> list[Series]:
     """Return a series per label; `columns`: of the values and of the ends of their intervals."""
     found = []
     for label, part in table.groupby("label", sort=False):
         part = part.iloc[thinned(len(part), MOST_POINTS)]
-        x_values, *values = (part[name].to_numpy(float) for name in (x, *columns))
-        found.append(Series(str(label), x_values, *values, **options))
+        y, low, high, *across = (part[name].to_numpy(float) for name in columns)
+        x_low, x_high = across or (None, None)
+        ends = {"low": low, "high": high, "x_low": x_low, "x_high": x_high}
+        found.append(Series(str(label), part[x].to_numpy(float), y, markers=markers, **ends))
     return found
 
 
@@ -297,11 +305,12 @@ def headline_figure(results: pd.DataFrame, ks: Sequence[int], styles: Styles) ->
     panels, labels = [], set[str]()
     for y in [name for name in (f"pass@{ks[-1]}", DISTINCT) if name != x and len(rows)]:
         part = rows[rows[y].notna()]
-        tops = (min(axis_range([part[f"{name}_high"]])[1], ABOVE_ONE) for name in (x, y))
-        axes = [Axis(TITLES.get(n, n), 0, top) for n, top in zip((x, y), tops, strict=True)]
+        across, up = (
+            Axis(TITLES.get(name, name), 0, share_top(part[f"{name}_high"])) for name in (x, y)
+        )
         series = lines(part, x, (*with_ends(y), *with_ends(x)[1:]))
         if series:
-            panels.append(draw_panel(f"{axes[1].title} against {x}", *axes, series, styles))
+            panels.append(draw_panel(f"{up.title} against {x}", across, up, series, styles))
             labels |= set(part["label"])
     caption = (
         "One point per group at the end of training, and one for the base. Further right is better "
@@ -347,48 +356,28 @@ def training_figure(curve: pd.DataFrame, styles: Styles, window: int) -> Figure 
     for x in X_AXES:
         panels = []
         for metric in TRAINING_METRICS if curve[x].notna().any() else ():
-            recorded = curve.dropna(subset=[x, metric.name]) if metric.name in curve else ()
-            if len(recorded):
+            recorded = curve.dropna(subset=[x, metric.name]) if metric.name in curve else None
+            if recorded is not None and len(recorded):
                 series = lines(recorded, x, with_ends(metric.name), markers=False)
-                low, high = robust_bounds(recorded[metric.name].to_numpy(float), len(series))
-                bounds = max(metric.low, low), min(metric.high, high)
+                # Few far values would flatten the panel.
+                low, high = np.nanquantile(np.append(recorded[metric.name], 0.0), [0.01, 0.99])
+                room = 0.1 * (high - low) or 1.0
+                bounds = max(metric.low, low - room), min(metric.high, high + room)
                 panels.append(line_panel(metric.title, x, series, styles, SMALL, bounds))
         choices.append((AXES[x][0], panels))
     caption = (
         f"Means over seeds and over the last {window} steps; thin lines: the range over seeds. "
         "docs/reference/run-folder.md explains the columns. Losses of different algorithms have "
-        "different scales. Where few values would flatten a panel, its axis ends near the 99th "
-        "percentile of all groups' values, or begins near the first."
+        "different scales. An axis ends near the 1st and the 99th percentile of all values."
     )
     return _figure("training", "Training curves", caption, curve["label"], choices)
-
-
-def robust_bounds(values: np.ndarray, lines: int) -> tuple[float, float]:
-    """Return the ends of an axis that few far values do not flatten; infinite where none are far.
-
-    The robust range has 0 and the values between two quantiles. A spike of one step fills a whole
-    window of one line, so of few lines more than 1 % lies beyond a quantile.
-    """
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return -math.inf, math.inf
-    tail = max(0.01, 1 / (WINDOWS * lines))
-    least = min(float(np.quantile(values, tail, method="higher")), 0.0)
-    greatest = max(float(np.quantile(values, 1 - tail, method="lower")), 0.0)
-    width = greatest - least
-    above = width > 0 and values.max() > least + FAR * width
-    below = width > 0 and values.min() < greatest - FAR * width
-    return (
-        least - width / 10 if below else -math.inf,
-        greatest + width / 10 if above else math.inf,
-    )
 
 
 def pass_at_k_figure(table: pd.DataFrame, styles: Styles) -> Figure | None:
     """Draw pass@k against k, with the base."""
     table = table[table["label"].isin(list(styles))]
     x = Axis("k, programs per problem", 0.5, table["k"].max() + 0.5, whole=True)
-    y = Axis("pass@k", 0, min(axis_range([table["high"]])[1], ABOVE_ONE))
+    y = Axis("pass@k", 0, share_top(table["high"]))
     series, title = lines(table, "k", MEAN), "pass@k: at least one of k programs is right"
     panels = [draw_panel(title, x, y, series, styles)] if series else []
     caption = (
@@ -406,10 +395,10 @@ def fit_figure(fits: Sequence[CurveFit], styles: Styles) -> Figure | None:
         if one.curve is None or one.replicates is None or measured.label not in styles:
             continue
         budget = np.linspace(measured.budget[1] / 4, 2 * measured.budget[-1], 40)
-        ends = np.quantile(one.replicates.at(budget), [TAIL, 1 - TAIL], axis=0)
+        low, high = np.quantile(one.replicates.at(budget), [TAIL, 1 - TAIL], axis=0)
         by_panel.setdefault(measured.axis, {}).setdefault(measured.metric, []).extend(
             [
-                Series(measured.label, budget, one.curve.at(budget), *ends, markers=False),
+                Series(measured.label, budget, one.curve.at(budget), low, high, markers=False),
                 Series(measured.label, measured.budget, measured.scores, line=False),
             ]
         )

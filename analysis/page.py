@@ -84,7 +84,7 @@ def _context(experiment: Experiment, section: Section) -> dict[str, Any]:
         return context
     styles, window = group_styles(results, ks), experiment.window
     training, curve = tables["training.csv"], tables["curve.csv"]
-    metrics = [name for name in curve if f"{name}_low" in curve]
+    metrics = [str(name) for name in curve if f"{name}_low" in curve]
     figures = (
         headline_figure(results, ks, styles),
         learning_figure(training, curve, metrics, styles, window),

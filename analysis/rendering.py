@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -291,28 +292,18 @@ def markdown_document(sections: Sequence[Section], skipped: Sequence[str]) -> st
 
 def latex_document(sections: Sequence[Section]) -> str:
     """Return results and differences of each experiment; to be \\input, needs booktabs."""
-    blocks = ["% \\usepackage{booktabs}"]
+    blocks = []
     for section in (section for section in sections if len(section.results)):
-        title = f"{section.name}. {evaluation_size(section.results)}"
-        blocks.append(latex_table(result_cells(section.results, section.ks), title))
-        for temperature in section.temperatures:
-            cells = result_cells(section.results, section.ks, temperature)
-            blocks.append(latex_table(cells, f"{title} At temperature {temperature:g}."))
-        for metric, cells in section.matrices:
-            caption = f"{section.name}, {metric}: row minus column; * separated after Holm."
-            blocks.append(latex_table(cells, caption))
-    return "\n\n".join(blocks) + "\n"
-
-
-def latex_table(cells: Cells, caption: str) -> str:
-    """Return a floating table, its first column left-aligned, the others right-aligned."""
-    heading, rows = cells
-    plain = [[readable(cell).replace("−", "-") for cell in row] for row in (heading, *rows)]
-    style = pd.DataFrame(plain[1:], columns=plain[0]).style.hide(axis="index")
-    style = style.format(escape="latex").format_index(escape="latex", axis="columns")
-    layout = "l" + "r" * (len(heading) - 1)
-    safe = readable(caption).replace("%", "\\%").replace("_", "\\_").replace("&", "\\&")
-    return style.to_latex(caption=safe, column_format=layout, hrules=True).rstrip()
+        at = [("", result_cells(section.results, section.ks)), *section.matrices]
+        for t in section.temperatures:
+            at.append((f"At temperature {t:g}", result_cells(section.results, section.ks, t)))
+        for title, (heading, rows) in at:
+            plain = [[readable(cell).replace("−", "-") for cell in row] for row in (heading, *rows)]
+            style = pd.DataFrame(plain[1:], columns=plain[0]).style.hide(axis="index")
+            style = style.format(escape="latex").format_index(escape="latex", axis="columns")
+            caption = re.sub(r"([%_&#$])", r"\\\1", readable(f"{section.name} {title}".strip()))
+            blocks.append(style.to_latex(caption=caption, hrules=True))
+    return "\n".join(blocks)
 
 
 def before_after_table(run_folder: str | Path) -> Table:

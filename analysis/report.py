@@ -35,14 +35,11 @@ from envs.command_line import (
 from envs.readable import readable
 
 HELP = """\
-Make a report of run folders: tables, figures and one HTML page.
+Make a report of run folders, or of packed studies: tables and one HTML page.
 
-  python -m analysis.report [runs=WHERE] [out=FOLDER] [margin=0.03] [control=GROUP]
-                            [skip_damaged=true]
+  python -m analysis.report [runs=WHERE] [out=FOLDER] [KEY=VALUE ...]
 
-Each experiment (the runs of one `name`) is reported separately. A packed study, such as
-docs/results/study-mini, is one too, with the margin and the control of its file; it has no
-programs. docs/reference/statistics.md explains the files.
+Each experiment (the runs of one `name`) is reported separately.
 """
 NOT_PRINTED = ("distinct_ratio", "distinct_2", "token_entropy")  # metrics
 MIN_PARALLEL = 100  # runs from which worker processes pay

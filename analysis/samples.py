@@ -10,7 +10,7 @@ import base64
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,7 +129,7 @@ def _shown(table: pd.DataFrame) -> np.ndarray:
         names = ("turn_programs", "turn_public", "turn_verdicts", "observations")
         columns = (table[name] for name in names)
         for i, (programs, public, hidden, seen) in enumerate(zip(*columns, strict=True)):
-            if isinstance(hidden, Iterable):  # a run without turns has none
+            if isinstance(hidden, Sequence | np.ndarray):  # a run without turns has none
                 rest = [""] * len(hidden)  # the last has no observation, one may have no verdict
                 parts = zip(programs, [*public, *rest], hidden, [*seen, *rest], strict=False)
                 shown[i] = tuple(Answer(program or "", *others) for program, *others in parts)

@@ -258,7 +258,7 @@ def _costs(last_rows: pd.DataFrame) -> dict[str, float]:
     costs["trained_s"] = values("time/total_s").mean() - costs["evaluate_s"]
     costs["step_s"] = costs["trained_s"] / costs["steps"]
     costs["peak_mb"] = values("memory/peak_mb").max()
-    gpus = [name for name in last_rows if str(name).startswith("memory/gpu")]
+    gpus = [str(name) for name in last_rows if str(name).startswith("memory/gpu")]
     costs["gpu_peak_mb"] = max((values(name).max() for name in gpus), default=np.nan)
     return costs
 

@@ -29,7 +29,7 @@ from envs.problem import Judgement, Problem, Verdict
 
 log = logging.getLogger(__name__)
 
-MAX_FILE_BYTES = 2**31  # a larger file is only read
+MAX_FILE_BYTES = 2**31
 MAX_DETAIL_CHARS = 10_000  # grades with a longer detail are not stored
 LOCK_TIMEOUT_S = 30.0  # wait for another process that writes
 _PAGE_BYTES = 4096
@@ -74,7 +74,7 @@ class VerdictCache:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self._lock, self._full = threading.Lock(), False
+        self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         with self._guarded():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -99,18 +99,11 @@ class VerdictCache:
     def add(self, programs: Iterable[tuple[Key, CachedGrades]]) -> None:
         """Merge these grades into the stored ones, in one transaction."""
         with self._guarded():
-            if self._connection is None or self._full:
-                return
-            try:
+            if self._connection is not None:
                 with self._connection:
                     self._connection.execute("BEGIN IMMEDIATE")
                     for key, grades in programs:
                         _merge(self._connection, _digest(key), grades)
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-                    raise
-                self._full = True
-                log.warning("%s is full and read-only from now on", self.file)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -195,10 +188,10 @@ class VerdictLog:
             complete, begin = 0, b'{"problem": '
             for line in self._out:
                 if not line.endswith(b"\n") and line[: len(begin)] == begin[: len(line)]:
-                    break  # truncated; any other text is not a line of this log and is kept
+                    os.truncate(self.file, complete)
+                    break  # any other text is not a line of this log and is kept
                 complete += len(line)
                 self._load(line)
-            os.truncate(self.file, complete)
         return self
 
     def __exit__(self, *_: object) -> None:

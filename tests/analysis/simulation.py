@@ -102,9 +102,7 @@ def true_means(design: Design) -> np.ndarray:
     return means
 
 
-def simulate(
-    design: Design, repetitions: int, seed_counts: tuple[int, ...]
-) -> dict[int, Coverage]:
+def simulate(design: Design, repetitions: int, seed_counts: tuple[int, ...]) -> dict[int, Coverage]:
     """Return the coverage by number of seeds, on the same repetitions."""
     blocks: dict[int, list[Block]] = {count: [] for count in seed_counts}
     truth, scores = true_means(design), pass_at(design.k)

@@ -36,12 +36,6 @@ CHANGES = {
         lambda run: change(run, "metrics.parquet", mismatch__mean=0.2, mismatch__bound=1e-3),
         "spo: in compare/spo-0 the engine's log-probs differ",
     ),
-    "idle": (
-        lambda run: change(
-            run, "metrics.parquet", budget__optimiser_steps=lambda t: t["step"].clip(upper=17)
-        ),
-        "left the weights as they were in 15% of the steps",
-    ),
     "budget": (
         lambda run: change(run, "metrics.parquet", budget__judged_tests=lambda t: t["step"] * 90),
         "judged tests from 600 (grpo) to 1,800 (spo)",

@@ -34,6 +34,11 @@ class Program:
     output: str | None = None  # None: as a plain python3 prints
 
 
+def tool(name: str) -> str:
+    """Return the text of a program that tests use, of the folder `tools`."""
+    return (FOLDER / "tools" / name).read_text()
+
+
 def load(kind: str) -> dict[str, Program]:
     """Return name → program of all in a folder, `attack` or `honest`."""
     return dict(sorted(_read(file) for file in (FOLDER / kind).glob("*.py")))

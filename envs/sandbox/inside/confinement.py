@@ -42,7 +42,8 @@ _BIND, _REC, _PRIVATE = 4096, 16384, 1 << 18
 _MNT_DETACH = 2
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _STAGING = "/tmp"  # where the new root is built; any folder will do, since it is only mounted over
-_KEPT_CAPABILITIES = capability_sets(5, 6, 7, 21)  # KILL, SETGID, SETUID; SYS_ADMIN for PID spaces
+# Of the server: KILL, SETGID, SETUID, and SYS_ADMIN for PID namespaces. Tests keep none.
+KEPT_CAPABILITIES = capability_sets(5, 6, 7, 21)
 _NO_CAPABILITIES = capability_sets()
 NAMESPACES = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
 _FIRST_UNUSED_USER = 1_000_000_000
@@ -233,16 +234,6 @@ def _bind(source: int, target: str) -> None:
     # Flags of the source are locked in a user namespace, and have to be repeated.
     locked = os.statvfs(target).f_flag & (_NOSUID | _NODEV | _NOEXEC)
     _mount(path, target, None, _REMOUNT | _BIND | _RDONLY | _NOSUID | locked)
-
-
-def hide_host_name() -> None:
-    """Give the new UTS namespace a name of its own. Raises OSError."""
-    check(libc.sethostname(b"sandbox", 7), "sethostname")
-
-
-def keep_few_capabilities() -> None:
-    """Keep the capabilities that starting test processes needs; those keep none themselves."""
-    set_capabilities(_KEPT_CAPABILITIES)
 
 
 # ---- Landlock ----

@@ -60,34 +60,10 @@ def test_what_will_likely_pass_its_first_test_has_no_process_for_it_alone(progra
     assert programs.one_shots(RIGHT, problem=replace(SQUARE, name="another", tests=TESTS[1:])) == 1
 
 
-def test_it_is_the_test_that_comes_first_now_that_counts(programs):
-    programs.one_shots(*[RIGHT] * 4)
-    assert programs.one_shots(FAILS_LAST, FAILS_LAST) == 0
-    assert programs.one_shots(RIGHT) == 1  # the last test is the first now; two of six failed there
-
-
-def test_what_does_not_compile_failed_its_first_test(programs):
-    programs.one_shots("print((", RIGHT, RIGHT)
-    assert programs.one_shots(RIGHT) == 1
-
-
-def test_a_program_with_one_test_needs_one_process(programs):
-    single = replace(SQUARE, tests=TESTS[:1])
-    assert [programs.one_shots(*[RIGHT] * 4, problem=single) for _ in range(2)] == [4, 4]
-
-
 def test_where_all_tests_run_none_has_a_process_of_its_own(sandbox):
     programs = Programs(sandbox, Judge(sandbox, JudgeConfig(early_stop=False)))
     assert programs.one_shots(FAILS_FIRST, RIGHT) == 0
     assert programs.one_shots(RIGHT, problem=replace(SQUARE, tests=TESTS[:1])) == 1
-
-
-def test_a_judge_that_goes_on_takes_the_same_ways(sandbox, programs):
-    programs.one_shots(*[RIGHT] * 3)
-    state = programs.judge.state_dict()
-    other = Programs(sandbox, Judge(sandbox))
-    other.judge.load_state_dict(state)
-    assert other.one_shots(f"{RIGHT}\n#") == 0
 
 
 @pytest.mark.parametrize("early_stop", [True, False])

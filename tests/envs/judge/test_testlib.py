@@ -17,6 +17,7 @@ from envs.judge.testlib import (
     native_program,
 )
 from tests.envs.judge.checkers import HEADER, SPLIT
+from tests.envs.programs import tool
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 # The real testlib.h, where it is installed or named.
@@ -25,18 +26,7 @@ try:
 except CompilerMissing:
     REAL = None
 # Any body: what is in the files, and how the checker ends.
-SHOWS_FILES = r"""
-#include "testlib.h"
-int main(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        FILE *file = fopen(argv[i], "rb");
-        for (int c; (c = fgetc(file)) != EOF;) printf("%02x", c);
-        puts("");
-    }
-    fprintf(stderr, "as a reason");
-    return 5;
-}
-"""
+SHOWS_FILES = tool("shows_files.cpp")
 
 
 @pytest.fixture
@@ -69,12 +59,6 @@ def test_an_executable_finds_its_files_and_ends_with_its_status(header):
         done = run(executable, files)
         assert done.stdout.decode().split("\n")[:3] == [file.hex() for file in files]
         assert (done.returncode, done.stderr) == (5, b"as a reason")
-
-
-@pytest.mark.parametrize("broken", [b"", b"no program", b"\x7fELF" + bytes(100)])
-def test_what_is_no_executable_is_a_failure_of_the_checker(broken):
-    done = run(broken, [b"", b"", b""])
-    assert done.returncode == 3 and b"the checker does not start" in done.stderr
 
 
 @needs_compiler
@@ -138,27 +122,7 @@ def test_without_a_compiler_the_message_says_what_to_install(header, monkeypatch
         find_toolchain(str(header))
 
 
-READS_BY_STREAMS = """
-#include <fstream>
-#include <iostream>
-#include <sstream>
-int main(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        std::ifstream file(argv[i]), again(argv[i]), missing("missing.txt");
-        if (!file || missing) return 9;
-        std::stringstream all;
-        all << file.rdbuf();
-        std::string word;
-        again >> word;
-        again.clear();
-        again.seekg(0, std::ios::end);
-        std::cout << all.str().size() << ' ' << again.tellg() << ' ' << word << std::endl;
-        again.seekg(1);
-        std::getline(again, word);
-        std::cout << word << std::endl;
-    }
-}
-"""
+READS_BY_STREAMS = tool("reads_by_streams.cpp")
 
 
 @needs_compiler

@@ -21,7 +21,7 @@ from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.sandbox.base import Sandbox
-from tests.envs.programs import ATTACKS, HELD, Program
+from tests.envs.programs import ATTACKS, HELD, Program, tool
 from tests.envs.sandbox.host import Canary, Traces, descendants, resident_mb
 from tests.envs.sandboxes import (
     EVERY_SANDBOX,
@@ -40,29 +40,7 @@ MEMORY_LIMIT_MB = 128
 # What the weaker form is known to let through: it hides no names and attributes of files.
 KNOWN_OPEN = {"secrets: list the host's folders", "escapes: set-user-id programs"}
 # Calls that change nothing, but tell what a hostile one would reach.
-GATE = """
-import errno, json, os, sys
-world, leaks = json.loads(sys.stdin.readline()), []
-library = os.path.dirname(os.__file__)  # a folder that is not empty cannot be removed
-for name, action in (("everyone", lambda: os.kill(-1, 0)),
-                     ("canary", lambda: os.kill(world["pid"], 0)),
-                     ("read", lambda: open(world["file"])),
-                     ("write", lambda: open(os.__file__, "r+b")),
-                     ("chmod", lambda: os.chmod(os.__file__, 0o644))):
-    try:
-        action()
-        leaks.append(name)
-    except OSError:
-        pass
-for name, action in (("rename", lambda: os.rename(os.__file__, os.__file__)),
-                     ("rmdir", lambda: os.rmdir(library))):
-    try:
-        action()
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EACCES, errno.EROFS):
-            leaks.append(name)
-print("BROKEN:" + ",".join(leaks) if leaks else "HELD")
-"""
+GATE = tool("gate.py")
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from envs.sandbox.base import Job, Limits, Outcome
+from tests.envs.programs import tool
 from tests.envs.sandbox.test_attacks import canary, fresh_secret, sandbox
 
 __all__ = ["canary", "sandbox"]  # fixtures
@@ -23,17 +24,7 @@ one_embedded_form = pytest.mark.parametrize(
 )
 # A program may not know its memory's regions (there may be no /proc), but the allocator hands it
 # what was freed before, as it was.
-HEAP = r"""
-import ctypes, os, re
-pattern = re.compile(rb"SEC" + rb"RET-[0-9a-f]{16}")
-own = set(pattern.findall(os.read(0, 1 << 20)))
-libc, found = ctypes.CDLL(None), set()
-libc.malloc.restype = ctypes.c_void_p
-for size in [*range(16, 4096, 16), *(1 << n for n in range(12, 24))]:
-    for _ in range(20):
-        found |= set(pattern.findall(ctypes.string_at(libc.malloc(ctypes.c_size_t(size)), size)))
-print(sorted(found - own))
-"""
+HEAP = tool("heap.py")
 SLOW_TO_COMPILE = "x = " + "1 < " * 10**6 + "1"
 
 
@@ -61,14 +52,7 @@ def test_later_inputs_dropped_after_a_failure_are_not_in_the_next_tests_memory(s
     assert results == [(b"[]\n", Outcome.RUNTIME_ERROR)] * 3
 
 
-FLAGS = """
-import fcntl, os
-def f(leave):
-    flags = fcntl.fcntl(1, fcntl.F_GETFL)
-    if leave:
-        fcntl.fcntl(1, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_APPEND)
-    return flags
-"""
+FLAGS = tool("flags.py")
 
 
 def test_flags_of_the_null_device_say_nothing_of_the_program_before(sandbox):
@@ -111,14 +95,7 @@ def test_the_files_of_the_standard_streams_say_nothing_of_the_program_before(san
     assert after.stdout == before.stdout
 
 
-IDS = """
-import os, threading
-threads = [threading.Thread(target=lambda: ids.append(threading.get_native_id())) for _ in range(3)]
-ids = [os.getpid(), threading.get_native_id()]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-print(ids)
-"""
+IDS = tool("ids.py")
 
 
 def test_ids_of_processes_and_threads_say_nothing_where_each_test_has_its_own(sandbox):
@@ -128,20 +105,7 @@ def test_ids_of_processes_and_threads_say_nothing_where_each_test_has_its_own(sa
     assert len(outputs) == (4 if counts_on else 1)
 
 
-FOLDER = """
-import os, sys
-found = []
-for path in ".", "main.py":
-    status = os.stat(path)
-    found += [status.st_mode, status.st_nlink, status.st_size, status.st_blocks]
-    found += [status.st_atime > START, status.st_mtime > START, os.path.getmtime(path) > 0]
-    found += [status.st_ino] * (FORM == "namespaces")
-for number in range(3):
-    with open(f"new-{number}", "w+b") as file:
-        file.truncate(1 << 16)
-        found += [os.stat(f"new-{number}").st_ino] * (FORM == "namespaces"), set(file.read())
-print(found, sorted(os.listdir()), len(open(__file__).read()))
-"""
+FOLDER = tool("folder.py")
 
 
 def test_the_folder_of_a_program_says_nothing_of_the_program_before(sandbox):

@@ -20,7 +20,7 @@ import pytest
 from envs.judge.checkers import check
 from envs.sandbox.base import Job, Limits, Outcome, Sandbox
 from envs.sandbox.python_runtime import ENVIRONMENT, versions
-from tests.envs.programs import EVERYDAY, HONEST, STATED
+from tests.envs.programs import EVERYDAY, HONEST, STATED, tool
 from tests.envs.sandboxes import (
     EVERY_SANDBOX,
     PATHS,
@@ -34,16 +34,7 @@ from tests.envs.sandboxes import (
 )
 
 LIMITS = Limits(cpu_s=10.0, wall_s=60.0, memory_mb=256, output_mb=4)
-CALLER = """
-import json, main, sys
-target = getattr(main.Solution(), "f") if hasattr(main, "Solution") else main.f
-result, expected = target(*json.loads(sys.argv[1])), json.loads(sys.argv[2])
-if isinstance(result, dict):
-    result = {str(key): value for key, value in result.items()}
-elif isinstance(result, tuple):
-    result = json.loads(json.dumps(result))
-sys.exit(result != expected)
-"""
+CALLER = tool("caller.py")
 
 
 @pytest.fixture(scope="module")
@@ -139,29 +130,7 @@ def test_all_print_the_same(sandbox, path):
     assert differences(sandbox, path, EVERYDAY) == {}
 
 
-WHAT_IS_THERE = """
-import gc, locale, os, platform, resource, signal, sys, numpy
-print(f"python {platform.python_version()}, numpy {numpy.__version__}")
-print(sys.executable, sys.flags, [type(finder) for finder in sys.meta_path])
-print(sys.path[0] == os.getcwd(), sys.path[1:])  # the program's own folder, wherever it is
-print(sorted(os.environ.items()), os.listdir(), sys.argv, sys.stdin, sys.stdout, sys.stderr)
-print(sorted(sys.modules), gc.get_threshold())
-print(locale.getpreferredencoding(), hash("x"), signal.getsignal(signal.SIGINT), os.umask(0))
-for name in "AS", "STACK", "NOFILE", "FSIZE", "CPU", "CORE", "MEMLOCK":
-    soft, hard = resource.getrlimit(getattr(resource, "RLIMIT_" + name))
-    print(name, name == "AS" or soft, name == "AS" or hard)
-for path in "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/null", "/dev/zero", "/dev/urandom":
-    for mode in "rb", "ab":
-        try:
-            open(path, mode).close()
-        except OSError as error:
-            print(path, mode, error)
-for name in "scipy", "pandas", "pip", "_pytest", "setuptools", "torch":
-    try:
-        __import__(name)
-    except ImportError as error:
-        print(type(error), error)
-"""
+WHAT_IS_THERE = tool("what_is_there.py")
 
 
 @pytest.mark.docker

@@ -12,6 +12,7 @@ import pytest
 from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.protocol import Task
+from tests.envs.programs import tool
 from tests.envs.sandbox.host import descendants, is_running
 
 # Each level doubles what the compiler writes.
@@ -43,15 +44,7 @@ def test_a_program_being_compiled_ends_with_its_worker(form):
             time.sleep(0.01)
 
 
-WRITE = """
-import os
-os.makedirs("a/b")
-open("a/b/left", "w").write("left")
-os.umask(0o777)
-os.mkdir("closed")
-import time
-time.sleep(float(input()))
-"""
+WRITE = tool("write.py")
 
 
 def own_folders(sandbox) -> list[Path]:
@@ -86,23 +79,7 @@ def test_the_folder_of_programs_goes_with_its_worker_or_at_the_next_start():
         assert not folder.exists()
 
 
-STAY = """
-import os
-for name in os.listdir("/stdio") + ["program"]:
-    try:
-        with open(f"/stdio/{name}", "r+b") as file:
-            print(name, file.read())
-            file.write(b"left")
-    except FileNotFoundError:
-        pass
-for number in range(9):
-    try:
-        open(f"/stdio/{number}", "x")
-        print("made", number)
-    except OSError:
-        pass
-print(sorted(os.listdir("/stdio")))
-"""
+STAY = tool("stay.py")
 AS_ONE_USER = """
 from envs.sandbox.base import Job
 from envs.sandbox.embedded import EmbeddedSandbox

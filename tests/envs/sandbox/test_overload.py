@@ -11,6 +11,7 @@ from envs.judge.judge import Judge, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
 from envs.sandbox.inside.framing import patience_s
+from tests.envs.programs import tool
 from tests.envs.sandboxes import open_one
 
 LOOPS = 6
@@ -81,16 +82,7 @@ def test_a_program_that_gets_no_core_is_starved_not_slow(sandbox):
 
 
 # All threads hash at the same time, for some 2 ms without the interpreter's lock, and then sleep.
-BURSTS = """
-import hashlib, threading, time
-data = bytes(3 << 20)
-def burst():
-    while True:
-        time.sleep(0.3 - time.monotonic() % 0.3)
-        hashlib.sha256(data)
-for _ in range(40):
-    threading.Thread(target=burst).start()
-"""
+BURSTS = tool("bursts.py")
 
 
 @pytest.mark.slow  # holds a core for five seconds

@@ -1,7 +1,6 @@
 """The pool with real workers: nothing is lost, nothing hangs, nothing is left behind."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -91,12 +90,6 @@ def test_a_program_that_does_not_compile_is_one_execution(shared):
     assert called == []
 
 
-def test_the_longest_jobs_begin_first(form):
-    jobs = [Job("pass", ("",) * n) for n in (1, 4, 2, 8)]
-    with EmbeddedSandbox(workers=1, form=form) as sandbox:
-        assert [index for index, _ in sandbox.run(jobs, go_on)] == [3, 1, 2, 0]
-
-
 @pytest.mark.parametrize("kill_guard", [True, False])
 def test_a_killed_worker_loses_nothing(sandbox, kill_guard):
     kills = []
@@ -160,22 +153,6 @@ def test_a_job_that_loses_every_worker_is_given_up(sandbox):
         results = dict(pool.run(jobs, go_on))
     assert results[0][-1].outcome is Outcome.INFRA_ERROR
     assert results[1][-1].stdout == b"8\n"
-
-
-def test_a_slow_consumer_is_not_held_against_the_workers(sandbox):
-    # Long enough that a worker is still busy with the next job when one is handed out.
-    slow = f"import time\ntime.sleep(0.2)\n{DOUBLE}"
-    jobs = [Job(slow, ("1", "2")) for _ in range(6)]
-    finished, late = 0, 0
-    for _, executions in sandbox.run(jobs, go_on):
-        finished += len(executions)
-        for busy in [w for w in sandbox._connections if w.deadline and w.tasks]:
-            # The worker has answered, and the host looks only after the deadline.
-            assert select.select([busy.handle], [], [], 60.0)[0]
-            busy.deadline = time.monotonic() - 1.0
-            late += 1
-    assert (finished, late > 0) == (12, True)
-    assert sandbox.replaced == 0
 
 
 def test_closing_leaves_no_process_and_no_descriptor(form):

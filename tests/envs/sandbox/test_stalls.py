@@ -14,6 +14,7 @@ from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Job, Limits, Outcome, Sandbox
 from envs.sandbox.docker_client import connect
+from tests.envs.programs import tool
 from tests.envs.sandbox.host import child_pids
 from tests.envs.sandboxes import EVERY_SANDBOX, SANDBOXES, open_one
 
@@ -152,17 +153,6 @@ def test_a_paused_container_changes_no_verdict(sandbox, program, verdict, monkey
 
 
 @pytest.mark.parametrize("sandbox", ["namespaces"], indirect=True)
-def test_what_was_lost_is_told_and_nothing_else_is_judged_by_it(sandbox):
-    limits = Limits(cpu_s=1.0, wall_s=WALL_S)
-    thread = stopping(sandbox, "server", STOP_S)
-    [(_, [execution])] = sandbox.run([Job(NAP.format(60), ("",), limits)], lambda *_: True)
-    thread.join()
-    assert execution.outcome is Outcome.TIME_LIMIT and not execution.late
-    assert execution.lost_s > STOP_S - 0.5
-    assert execution.wall_s - execution.lost_s >= WALL_S - 0.01
-
-
-@pytest.mark.parametrize("sandbox", ["namespaces"], indirect=True)
 def test_a_test_that_is_stopped_again_and_again_ends_by_its_limit(sandbox):
     """As one that stops itself would."""
     ended, server = threading.Event(), server_of(sandbox)
@@ -183,16 +173,7 @@ def test_a_test_that_is_stopped_again_and_again_ends_by_its_limit(sandbox):
 
 
 # In a PID namespace of its own a program cannot stop itself.
-STOPS_ITSELF = """
-import os, signal, threading, time
-threading.Thread(target=time.sleep, args=(60,)).start()
-while True:
-    try:
-        os.kill(os.getpid(), signal.SIGSTOP)
-    except PermissionError:
-        pass
-    time.sleep(0.001)
-"""
+STOPS_ITSELF = tool("stops_itself.py")
 
 
 @pytest.mark.parametrize("sandbox", ["landlock"], indirect=True)
