@@ -140,8 +140,12 @@ def why_needs_checker(statement: str, tests: Sequence[Test]) -> str | None:
     for reason, pattern in _NEEDS_CHECKER.items():
         if pattern.search(text):
             return reason
-    before_examples, output_section = _before_the_examples(statement)
-    if _SEVERAL_CONSTRUCTIONS.search(text) or _asks_for_an_example(output_section):
+    begin = _OUTPUT_SECTION.search(statement)
+    end = _EXAMPLES.search(statement, begin.end() if begin else 0)
+    before_examples = statement[: end.start()] if end else statement
+    section = before_examples[begin.end() :] if begin else ""
+    asks_for_one = _EXAMPLE.search(section) and _DECISION.search(section)
+    if _SEVERAL_CONSTRUCTIONS.search(text) or (asks_for_one and not _UNIQUE.search(section)):
         words = before_examples.lower()
         if any(_is_construction(test.output, words) for test in tests):
             return "several constructions"
@@ -159,20 +163,6 @@ def _is_construction(output: str, words: str) -> bool:
     return any(len(line) > 1 for line in lines) or any(token not in words for token in strings)
 
 
-def _asks_for_an_example(output_section: str) -> bool:
-    """Return whether the section on the output asks for an example if there is one."""
-    asked = _EXAMPLE.search(output_section) and _DECISION.search(output_section)
-    return bool(asked) and not _UNIQUE.search(output_section)
-
-
-def _before_the_examples(statement: str) -> tuple[str, str]:
-    """Return the statement up to its examples, and the section on the output in it."""
-    begin = _OUTPUT_SECTION.search(statement)
-    end = _EXAMPLES.search(statement, begin.end() if begin else 0)
-    text = statement[: end.start()] if end else statement
-    return text, text[begin.end() :] if begin else ""
-
-
 def comparing_checker(statement: str, tests: Sequence[Test]) -> str:
     """Return the checker of a stdin problem, from its statement and its expected outputs.
 
@@ -185,7 +175,9 @@ def comparing_checker(statement: str, tests: Sequence[Test]) -> str:
     floats = infer_checker(outputs) == "floats"
     tolerance = stated_tolerance(statement) if floats or has_integers(outputs) else None
     if tolerance is not None:
-        absolute = max(tolerance.absolute, _rounding_error(outputs))
+        # a right answer can differ by how far rounded expected outputs are off
+        printed = printed_decimals(outputs)
+        absolute = max(tolerance.absolute, 0.0 if printed is None else 0.5 * 10.0**-printed)
         return f"floats absolute={absolute!r} relative={tolerance.relative!r}"
     if floats:
         decimals = rounded_decimals(statement)
@@ -196,15 +188,6 @@ def comparing_checker(statement: str, tests: Sequence[Test]) -> str:
     if padded or (has_integers(outputs) and asks_for_digits(statement)):
         return "text case=any" if any_case else "text"
     return "case_insensitive" if any_case else "tokens"
-
-
-def _rounding_error(outputs: Sequence[str]) -> float:
-    """Return how far rounded expected outputs can be off the answer.
-
-    A right answer can differ by it, whatever tolerance the statement allows.
-    """
-    decimals = printed_decimals(outputs)
-    return 0.0 if decimals is None else 0.5 * 10.0**-decimals
 
 
 # What a statement says about how an answer is compared.

@@ -68,10 +68,10 @@ def open_dataset(config: TaskConfig) -> Task:
         left_out.update(reason + TRAIN_ONLY for reason in weak if reason)
         strong = zip(splits["train"], weak, strict=True)
         splits["train"] = [entry for entry, reason in strong if reason is None]
-    problems: dict[str, Any] = {
-        split: StoredProblems(_first(splits[split], getattr(config, f"{split}_problems")))
-        for split in SPLITS
-    }
+    problems: dict[str, Any] = {}
+    for split in SPLITS:  # in an order that depends on the statements alone
+        ordered = sorted(splits[split], key=lambda entry: (entry.split_position, entry.name))
+        problems[split] = StoredProblems(ordered[: getattr(config, f"{split}_problems")])
     prompt = DefaultPrompt(own=has_own_samples(parts))
     content = [prompt.digest, *(stored.digest for stored in problems.values())]
     return Task(
@@ -367,11 +367,6 @@ def divide(entries: Sequence[Entry], shares: dict[str, float], rest: str) -> Spl
         else:
             splits[rest].append(entry)
     return splits
-
-
-def _first(entries: Sequence[Entry], count: int) -> list[Entry]:
-    """Return at most `count` entries, in an order that depends on their statements alone."""
-    return sorted(entries, key=lambda entry: (entry.split_position, entry.name))[:count]
 
 
 def _decontaminated(splits: Splits) -> tuple[Splits, list[dict[str, object]]]:

@@ -96,7 +96,12 @@ class PromptTemplate(Template):
 
     def __call__(self, problem: Problem) -> str:
         """Render the prompt. Raises ValueError if the template fails for this problem."""
-        samples = () if self._shows_samples(problem) else problem.samples
+        if self.own:
+            shown = all(stands_as_example(problem, test) for test in problem.samples)
+        else:
+            words = " ".join(problem.statement.split())
+            shown = all(" ".join(test.input.split()) in words for test in problem.samples)
+        samples = () if shown else problem.samples
         calls = [" → ".join(python_texts(problem, test)) for test in samples if problem.fn_name]
         values: dict[str, object] = {
             "statement": problem.statement.strip(),
@@ -112,11 +117,6 @@ class PromptTemplate(Template):
         """16 hex digits over the template and its rule on samples."""
         text = f"{self.text}\nown samples" if self.own else self.text
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def _shows_samples(self, problem: Problem) -> bool:
-        if self.own:
-            return all(stands_as_example(problem, test) for test in problem.samples)
-        return _has_inputs(problem)
 
 
 class FeedbackTemplate(Template):
@@ -165,9 +165,9 @@ def with_few_shot(task: Task, count: int) -> Task:
     every problem and seed. Raises ValueError if too few candidates have a right program.
     """
     sizes = {
-        index: size
+        index: len(task.prompt(problem)) + min(map(len, problem.solutions))
         for index, problem in enumerate(task.train[:FEW_SHOT_CANDIDATES])
-        if (size := _shot_size(task, problem)) is not None
+        if problem.solutions
     }
     if len(sizes) < count:
         raise ValueError(
@@ -185,20 +185,7 @@ def with_few_shot(task: Task, count: int) -> Task:
     return replace(task, train=train, examples=examples)
 
 
-def _shot_size(task: Task, problem: Problem) -> int | None:
-    """Return the characters of prompt and shortest right program; None without one."""
-    if not problem.solutions:
-        return None
-    return len(task.prompt(problem)) + min(map(len, problem.solutions))
-
-
 def _jinja_environment() -> Any:
     import jinja2
 
     return jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=False)
-
-
-def _has_inputs(problem: Problem) -> bool:
-    """Return whether the statement contains every sample input."""
-    words = " ".join(problem.statement.split())
-    return all(" ".join(test.input.split()) in words for test in problem.samples)

@@ -14,7 +14,6 @@ import inspect
 import io
 import itertools
 import json
-import os
 import random
 import re
 from collections import Counter
@@ -108,8 +107,6 @@ def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]
     if not folder.exists():
         place = "" if folder.is_absolute() else f"; looked for {folder.absolute()}"
         raise ValueError(f"{key}={path}: no such file or folder{place}")
-    if not os.access(folder, os.R_OK | (os.X_OK if folder.is_dir() else 0)):
-        raise ValueError(f"{key}={path}: no permission to read it")
     if folder.is_file():
         if folder.suffix not in SUFFIXES:
             raise ValueError(f"{key}={path}: not a file of rows; it must end in {kinds}")

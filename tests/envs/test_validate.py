@@ -84,11 +84,6 @@ def test_a_marked_problem_is_reported_apart(rows, tmp_path, capsys):
     assert "not as the data set says" not in printed and "right (problem needs" in printed
 
 
-def test_first_takes_so_many_programs_of_each_kind(rows, tmp_path):
-    _, lines = validate(rows(row([RIGHT, WRONG], [WRONG, RIGHT])), tmp_path, "first=1")
-    assert [(line["kind"], line["index"]) for line in lines] == [("solution", 0), ("incorrect", 0)]
-
-
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -223,13 +218,6 @@ def test_right_programs_run_on_public_tests_too(rows, tmp_path, capsys):
     assert "right, on public tests" in capsys.readouterr().out
 
 
-def test_a_generated_task_is_validated_too(capsys):
-    few = [f"task.{split}_problems=1" for split in ("train", "tune", "choose", "test")]
-    assert main(["task=mini", *few, "sandbox=embedded", "first=1"]) == 0
-    printed = capsys.readouterr().out
-    assert "the judge rejects 0.0 % [0.0, 49.0] of 4 right programs and accepts" in printed
-
-
 def test_error_rates_are_printed_and_kept_for_runs(rows, tmp_path, capsys):
     named = {"name": "b", "description": "Print n + 1, b."}
     free = row([WRONG], [], name="c", description="Print any of them.")
@@ -254,30 +242,3 @@ def test_error_rates_are_printed_and_kept_for_runs(rows, tmp_path, capsys):
     assert rates["measured_problems"] == 2 and rates["false_accepts"][0] == 0.5
     unknown = known_rates(digests, "another")
     assert unknown["measured_problems"] == 0 and unknown["false_rejects"] is None
-
-
-@needs_data
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task", "name", "first", "right", "wrong"),
-    [
-        ("taco", "taco_stdin", 1, 400, 0),
-        ("code_contests", "code_contests_test", 1, 7, 0),
-        ("code_contests", "code_contests_olympiad", 1, 20, 7),
-        ("apps", "apps_stdin_with_wrong", 2, 17, 48),
-    ],
-)
-def test_real_programs_are_judged_as_the_data_say(tmp_path, task, name, first, right, wrong):
-    out = tmp_path / "out.jsonl"
-    where = [f"task={task}", f"task.path={DATA / name}.jsonl", f"first={first}", f"out={out}"]
-    where.append("cheap=false")
-    assert main([*where, "sandbox=embedded"]) == 0
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert len(lines) == right + wrong
-    odd = [
-        line
-        for line in lines
-        if not line["needs_checker"]
-        and (line["verdict"] == "ACCEPTED") != (line["kind"] == "solution")
-    ]
-    assert odd == []

@@ -49,7 +49,10 @@ def problem(row: Row, name: str) -> Problem:
     if not tests:
         raise SkipRow("no tests")
     statement = row.get("description") or ""
-    memory_bytes = row.get("memory_limit_bytes") or 0
+    memory_bytes, time = row.get("memory_limit_bytes") or 0, row.get("time_limit") or {}
+    source = row.get("source") or 0
+    if isinstance(source, int) and 0 <= source < len(_SOURCES):
+        source = _SOURCES[source]
     return Problem(
         name=named_by_row(name, row.get("name")),
         statement=statement,
@@ -57,11 +60,11 @@ def problem(row: Row, name: str) -> Problem:
         tests=tests,
         checker=checker_for(statement, tests, None),
         generated_tests=len(tests) - len(handmade),
-        time_limit_s=_duration(row.get("time_limit")),
+        time_limit_s=(time.get("seconds") or 0) + (time.get("nanos") or 0) / 1e9 or None,
         memory_limit_mb=-(-memory_bytes // 2**20) or None,
         difficulty=str(row.get("difficulty") or ""),
         tags=tuple(tag for tag in row.get("cf_tags") or () if tag),
-        source=_source(row.get("source") or 0),
+        source=str(source),
         rating=rating(row.get("cf_rating")),
         solutions=_programs(row.get("solutions")),
         incorrect_solutions=_programs(row.get("incorrect_solutions")),
@@ -76,19 +79,6 @@ def _tests(row: Row, column: str) -> tuple[Test, ...]:
     return tuple(
         Test(plain_lines(text), output) for text, output in zip(inputs, outputs, strict=True)
     )
-
-
-def _source(value: int | str) -> str:
-    if isinstance(value, int) and 0 <= value < len(_SOURCES):
-        return _SOURCES[value]
-    return str(value)
-
-
-def _duration(time: Any) -> float | None:
-    """Return the seconds of {seconds, nanos}, or None if unknown."""
-    if not time:
-        return None
-    return (time.get("seconds") or 0) + (time.get("nanos") or 0) / 1e9 or None
 
 
 def _programs(programs: Any) -> tuple[str, ...]:

@@ -136,11 +136,14 @@ def _cell(
 ) -> Iterator[Problem]:
     """Yield problems of one family and tier endlessly, cycling over its compositions."""
     rng = problem_set.stream(split, seed, family.name, tier)
-    # choose keeps the order of the earlier test split, of which it is a part
-    earlier = split == "choose"
-    within = compositions(problem_set, family, split)
-    order = _shuffled(_with_rolls(family, 80, 100) if earlier else within, family, tier, rng)
-    for composition in itertools.cycle([c for c in order if not earlier or c in set(within)]):
+    candidates = compositions(problem_set, family, split)
+    if split == "choose":  # keeps the order of the earlier test split, of which it is a part
+        kept = set(candidates)
+        earlier = _shuffled(_with_rolls(family, 80, 100), family, tier, rng)
+        order = [composition for composition in earlier if composition in kept]
+    else:
+        order = _shuffled(candidates, family, tier, rng)
+    for composition in itertools.cycle(order):
         for _ in range(_ROUNDS):
             problem = build(draft(rng, family, composition), rng)
             if problem is not None:

@@ -24,26 +24,19 @@ ONE = (Test("1\n", "Yes 2\n"),)
 FREE = [
     "If there are multiple answers, print any of them.",
     "If there are several solutions,\noutput any.",
-    "In case multiple answers exist, you can output any one them.",
-    "Find any shortest string with this property.",
     "Help Iahub, find any suitable array.",
     "If there are multiple solutions, you may find any one.",
-    "There are many lists, printing any one of them will do.",
     "The example is the shortest, but any sequence of length at most 20000 will be accepted.",
     "Note that there are other possible answers.",
     "You do not have to minimize the number of increments.",
     "You can print the pairs in any order.",
-    "Output the elements of array A in any order.",
     "This is an interactive problem.",
     "After each query flush the output.",
     "Print one of them.",
-    "Print an arbitrary one.",
     "On the second line, print a valid edge coloring.",
     "If there are several ways to do it, choose any of them.",
-    "All correct answers will be accepted.",
     "Your solution is correct if the value of p satisfies |p| <= 1.5 * 10^6.",
     "In the first line print k, the number of cycles in your solution.",
-    "You don't have to minimize the number of operations.",
 ]
 
 # only where the output is more than a number or a word
@@ -73,15 +66,11 @@ BOUND = [
     "He escapes only if he is able to find any path. Print Yes or No.",
     "If there are several such strings, print the lexicographically smallest one.",
     "Do not print any extra spaces.",
-    "Build an interactive quiz.",
-    "Choose any two cells and swap them.",
     "In any case, the game ends.",
     "In one operation you can choose any two numbers and swap them.",
-    "He may choose an arbitrary prefix and flip it.",
     "If there are multiple ways, find one which minimizes the sum. Print the sum.",
     "Your answer will be considered correct if its absolute or relative error is at most 10^{-6}.",
     "Your answer is correct if it matches the jury's.",
-    "Print a sequence of numbers.",
     "Print one of the words Yes or No.",
     "\n\nOutput\n\nIf one exists, print the lexicographically smallest permutation.\n\nExample\n",
     "\n\nOutput\n\nIf it is possible, print YES and the original array; it is unique.\n\nExample\n",
@@ -91,7 +80,6 @@ BOUND = [
 ANY_CASE = [
     "You can print each letter in any case (upper or lower).",
     'You can output "YES" and "NO" in any case.',
-    "You may print every letter in any register.",
     "You may print each character in either uppercase or lowercase.",
     "You can print each letter in lowercase or uppercase.",
     "The output is case insensitive.",
@@ -101,7 +89,6 @@ ANY_CASE = [
 ITS_CASE = [
     "Print Yes or No.",
     "In any case, the final score is 2. Print Yes.",
-    "The input holds lowercase or uppercase letters. Print Yes.",
 ]
 
 

@@ -8,7 +8,6 @@ from envs.tasks import open_task
 from envs.tasks.config import FilesConfig, FilterConfig, TaskConfig
 from envs.tasks.stored import statement_hash
 from envs.tasks.task import SPLITS
-from envs.tasks.task_cli import task_config
 from experiments.config.composition import config_of
 from experiments.errors import UserError
 from tests.envs.tasks.contest_rows import codeforces, livecodebench
@@ -30,15 +29,6 @@ def test_one_file_is_split_without_overlap_and_the_same_every_time(tmp_path):
     assert 20 < len(task.test) < 60 and 5 < len(task.tune) < 40 and 5 < len(task.choose) < 40
     assert len({problem.name for problem in every_problem(task)}) == 200
     assert task.data_hash == again.data_hash
-
-
-def test_a_folder_brings_its_own_splits(tmp_path):
-    write(tmp_path / "train-0.jsonl", [taco_row(i) for i in range(30)])
-    write(tmp_path / "train-1.jsonl", [taco_row(i) for i in range(30, 50)])
-    write(tmp_path / "test-0.jsonl", [taco_row(i) for i in range(50, 60)])
-    task = open_task(config("taco", str(tmp_path)))
-    assert len(task.test) == 10
-    assert len(names(every_problem(task))) == 60  # two files number their rows alike
 
 
 @pytest.mark.parametrize("validation", [True, False])
@@ -200,16 +190,6 @@ def test_one_file_of_mbpp_has_its_published_splits(tmp_path):
     assert len(every_problem(by_hash)) == len(numbers)
 
 
-def odd_split(name):
-    return "dev"
-
-
-def test_an_unknown_published_split_is_refused_by_name(tmp_path):
-    file = write(tmp_path / "mbpp.jsonl", [mbpp_row(11)])
-    with pytest.raises(ValueError, match=r"task\.split_of=.*returned 'dev' for mbpp/11"):
-        open_task(config("mbpp", file, split_of=f"{__name__}.odd_split"))
-
-
 # Keys that choose problems.
 
 
@@ -274,21 +254,6 @@ def test_a_key_that_no_row_can_answer_is_refused(request, rows, keys, said):
     with pytest.raises(ValueError) as error:
         open_task(config(*request.getfixturevalue(rows), **keys))
     assert said in str(error.value) and "\n" not in str(error.value)
-
-
-def test_the_command_line_has_the_keys():
-    keys = ["task=livecodebench", "task.from=2024-08-01", "task.to=2025-01-31"]
-    chosen = task_config([*keys, "task.difficulty=hard"])
-    assert (chosen.date_from, chosen.date_to) == ("2024-08-01", "2025-01-31")
-    assert chosen.difficulty == ["hard"]
-    assert task_config(["task=taco", "task.difficulty=[EASY,7]"]).difficulty == ["EASY", "7"]
-    for arguments, said in {
-        ("task=livecodebench", "task.from=2024-8-1"): "write a date as YYYY-MM-DD",
-        ("task=livecodebench", "task.max_rating=many"): "task.max_rating=",
-        ("task=mini", "task.max_rating=1200"): "task.max_rating",
-    }.items():
-        with pytest.raises(ValueError, match=said):
-            task_config(arguments)
 
 
 def test_a_quality_table_keeps_what_it_calls_good(plain, tmp_path):

@@ -9,11 +9,9 @@ from envs.judge.judge import Judge, Submission
 from envs.judge.returned_values import parse_condition
 from envs.problem import Test, Verdict
 from envs.sandbox import SandboxConfig, open_sandbox
-from envs.tasks import open_task
 from envs.tasks.loaders.functions import mbpp
 from envs.tasks.parsers import SkipRow
-from envs.tasks.prompts import DefaultPrompt
-from tests.envs.tasks.dataset_rows import config, load_problems
+from tests.envs.tasks.dataset_rows import load_problems
 
 HUMANEVAL = [
     {
@@ -127,29 +125,6 @@ def test_rows_that_a_call_test_cannot_hold_are_counted(load_rows):
         "test_list is not a list of texts": 1,
         "no tests": 1,
     }
-
-
-def test_prompts_say_everything_once(load_rows):
-    problem = load_rows("humaneval", HUMANEVAL[:1])[0][0]
-    text = DefaultPrompt()(problem)
-    assert text.count("Half of each value") == 1
-    assert f"```python\n{HUMANEVAL[0]['prompt'].rstrip()}\n```" in text
-    problem = load_rows("mbpp", MBPP[:1])[0][0]
-    text = DefaultPrompt()(problem)
-    assert "`same_backwards`" in text and "reads the same backwards" in text
-    assert 'For example:\n```python\nassert same_backwards("noon") == True\n```' in text
-    assert "moon" not in text
-    assert problem.samples == (problem.tests[0],)
-
-
-def test_humaneval_on_the_hub_is_a_test_set(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    folder = tmp_path / "openai_humaneval"
-    folder.mkdir()
-    pandas.DataFrame(HUMANEVAL).to_parquet(folder / "test-00000-of-00001.parquet")
-    task = open_task(config("humaneval", f"file://{tmp_path}"))
-    assert not task.train and not task.tune and not task.choose
-    assert len(task.test) + task.left_out.total() == len(HUMANEVAL)
 
 
 # Asserts.

@@ -131,14 +131,6 @@ GIVEN = [f"task.fields.{key}={column}" for key, column in BASE.items()]
 GIVEN.append("task.min_hidden_tests=0")  # the rows have one test each
 
 
-def test_a_file_as_a_task(tmp_path):
-    path = write(tmp_path / "rows.jsonl", [*ROWS, {"question": "no tests"}])
-    task = open_task(task_config(["task=own", f"task.path={path}", *GIVEN]))
-    assert len(every_problem(task)) == 20
-    assert task.left_out == {"nothing in ins": 1}
-    assert task.test[0].name.startswith("own/")
-
-
 def opened(path, *given):
     return open_task(task_config(["task=own", f"task.path={path}", *GIVEN, *given]))
 
