@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from experiments.run_dir.interrupts import exit_on_interrupt
 
@@ -39,9 +40,13 @@ def run(arguments: Sequence[str]) -> int:
     from experiments.config.composition import config_of, is_sweep, jobs_of
     from experiments.config.help import shown_text
     from experiments.launch import resume, run_alone
+    from experiments.run_dir.provenance import commit
     from experiments.runner import check_runs
     from experiments.sweep import run_sweep
 
+    if "--version" in arguments:
+        print(f"spo-bench {version('spo-bench')} commit {commit()}")
+        return 0
     if (text := shown_text(arguments)) is not None:
         print(text)
         return 0

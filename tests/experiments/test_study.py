@@ -73,7 +73,7 @@ TUNING = {"overrides": [], "seed": 7, "rescore_seeds": [8, 9]}
         ({"seeds": []}, ["seeds"]),
         ({"control": "grop"}, ["control", "did you mean 'grpo'"]),
         ({"gains": [["spo", "nobody"]]}, ["gains", "nobody"]),
-        ({"claims": [{**FILE["claims"][0], "a": "sop"}]}, ["claims", "sop", "'spo'"]),
+        ({"claims": [{**FILE["claims"][0], "a": "sop"}]}, ["claims", "sop"]),
         ({"claims": [{**FILE["claims"][0], "metric": "pass1"}]}, ["claims", "pass1"]),
         ({"arms__spo__weights_of": "ppo"}, ["arms.spo.weights_of=ppo"]),
         ({"arms__grpo__overrides": ["algo=grpo"]}, ["train.keep_samples=true"]),
@@ -90,7 +90,7 @@ def test_a_mistake_in_a_study_is_one_line(write, changes, words):
 
 def test_a_key_that_stands_twice_and_no_study_are_refused(tmp_path):
     file = tmp_path / "s.yaml"
-    file.write_text("question: ?\nseeds: [0]\narms:\n  a: {}\n  a: {}\n")
+    file.write_text("question: Which\nseeds: [0]\narms:\n  a: {}\n  a: {}\n")
     with pytest.raises(UserError, match="a stands twice"):
         read(str(file))
     with pytest.raises(UserError, match="did you mean 'mini'"):
@@ -100,7 +100,7 @@ def test_a_key_that_stands_twice_and_no_study_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"arms__grpo__overrides": ["algo=grpo", "algo.nothing=1"]}, "arm grpo: .*algo.nothing"),
+        ({"arms__spo__overrides": ["algo=spo", "algo.nothing=1"]}, "arm spo: .*algo.nothing"),
         ({"arms__twin": FILE["arms"]["grpo"]}, "grpo and twin have the same configuration"),
         ({"claims": [{**FILE["claims"][0], "metric": "pass@99"}]}, "add 99 to eval.k"),
     ],
