@@ -221,37 +221,31 @@ def build(
         if worker.reference_engine is not None:
             # A judge of its own: the run's counters must not show what the cache on disk saves.
             own = replace(untimed, engine=worker.reference_engine, judge=environments.make())
+            folder, samples = cache / "reference_rewards", config.algo.q0_samples
             reference = ReferenceRewards(
-                cache / "reference_rewards",
-                own,
-                fingerprint,
-                sampling,
-                config.algo.q0_samples,
-                config.seed,
-                ledger,
+                folder, own, fingerprint, sampling, samples, config.seed, ledger
             )
             online = learner.algorithm.needs.initial_value == "online"
             beta = learner.algorithm.initial_value_beta
             initial_values = InitialValues(reference, beta, online)
         model, info = config.model, records.info
+        facts_of_base = [info[fact] for fact in ("policy", "versions", "hardware")]
+        facts_of_base += [model.device, model.dtype, model.threads, config.engine.batch_size]
         evaluation = Evaluation(
-            eval_prompts,
-            replace(
+            prompts=eval_prompts,
+            responder=replace(
                 untimed,
                 engine=worker.eval_engine,
                 judge=environments.make(),
                 dialogue=eval_dialogue,
             ),
-            Sampling(limit, config.eval.temperature, config.eval.top_p),
-            config.eval.samples,
-            config.seed,
-            ledger,
+            sampling=Sampling(limit, config.eval.temperature, config.eval.top_p),
+            samples=config.eval.samples,
+            seed=config.seed,
+            ledger=ledger,
             base_judge=environments.make,
             cache=cache / "base",
-            facts=(
-                *(info[fact] for fact in ("policy", "versions", "hardware")),
-                *(model.device, model.dtype, model.threads, config.engine.batch_size),
-            ),
+            facts=facts_of_base,
         )
         rollouts = _rollouts(
             config, task, train_prompts, responder, sampling, environments, learner, records

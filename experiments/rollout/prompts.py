@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -54,13 +54,7 @@ class Prompts(Sequence[PromptedProblem]):
             return StoredProblems([self.problems.entries[row] for row in self.kept])
         return [self.problems[row] for row in self.kept]
 
-    @overload
-    def __getitem__(self, index: int) -> PromptedProblem: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[PromptedProblem]: ...
-
-    def __getitem__(self, index: int | slice) -> PromptedProblem | Sequence[PromptedProblem]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         row = self.kept[index]

@@ -77,11 +77,3 @@ class Activity:
         if self.judged is not None:
             text += f" · judged {self.judged}"
         return text
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in the unit that fits, e.g. "40 s", "14 min", "2 h 5 min"."""
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

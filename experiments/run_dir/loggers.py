@@ -16,35 +16,26 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
-from omegaconf import OmegaConf
 
 from analysis.metrics import at_temperature
 from analysis.scores import scores
 from envs.command_line import leaves
-from envs.readable import readable
 from experiments.config.resume import may_change
 from experiments.config.schema import RunConfig
 from experiments.errors import one_line
 from experiments.run_dir.ledger import Counts
 
 UNPREFIXED = ("budget/", "time/", "memory/", "eval/")  # columns that keep their names
-COLUMNS = ("step", "problem", "sample", "verdict", "passed", "total", "tokens", "program")
-SHOWN_SAMPLES, MAX_ROWS = 4, 1000  # of a problem, and of a table
-SHOWN_PROGRAMS = 8  # of an evaluation in TensorBoard, each of another problem
 FINISH_S = 120.0  # an upload that hangs does not hold up the run
 
 Settings = dict[str, Any]  # the configuration as plain values
-Rows = Sequence[dict[str, Any]]  # of evals.parquet
 
 
 class Logger(Protocol):
     """Shows a run."""
 
-    def step(self, step: int, values: dict[str, float]) -> None:
-        """Log a training step: train/…, budget/…, time/…, memory/…; at evaluations eval/kl_ref."""
-
-    def evaluation(self, step: int, values: dict[str, float], samples: Rows) -> None:
-        """Log eval/…, budget/…, time/…, memory/…, and samples."""
+    def log(self, step: int, values: dict[str, float]) -> None:
+        """Log values of a step: train/…, eval/…, budget/…, time/…, memory/…."""
 
     def close(self, status: str) -> None:
         """Log the status: finished | interrupted | failed."""
@@ -71,29 +62,28 @@ class Loggers:
         }
         for name, logger in list(self.open.items()):
             with self._guarded(name, "log"):
-                logger.step(row["step"], values)
+                logger.log(row["step"], values)
 
     def evaluation(
         self,
         step: int,
-        rows: Rows,
+        rows: Sequence[dict[str, Any]],
         ks: Sequence[int],
         spent: dict[str, float],
         temperature: float | None = None,
     ) -> None:
-        """Log the rows of an evaluation; `spent`: the ledger's columns.
+        """Log the scores of an evaluation's rows; `spent`: the ledger's columns.
 
-        At a further temperature only the scores are logged, beside the main ones: eval/pass@1
-        (T=1).
+        Those at a further temperature stand beside the main ones: eval/pass@1 (T=1).
         """
         for name, logger in list(self.open.items()):
             with self._guarded(name, "log"):
                 found = sorted(scores(pd.DataFrame(rows), ks).items())
                 values = {f"eval/{score}": column.mean() for score, column in found}
                 if temperature is None:
-                    logger.evaluation(step, values | spent, rows)
+                    logger.log(step, {"step": step, **values, **spent})
                 else:
-                    logger.step(step, {at_temperature(n, temperature): values[n] for n in values})
+                    logger.log(step, {at_temperature(n, temperature): values[n] for n in values})
 
     def close(self, status: str) -> None:
         """Close all."""
@@ -126,7 +116,7 @@ def open_loggers(
     if trackio := config.logger.trackio:
         makers["trackio"] = lambda: TrackioLogger(trackio.project, folder, settings)
     if config.logger.tensorboard:
-        makers["tensorboard"] = lambda: TensorboardLogger(folder, settings, recorded)
+        makers["tensorboard"] = lambda: TensorboardLogger(folder, recorded)
     return Loggers(makers, say)
 
 
@@ -144,15 +134,6 @@ def group(settings: Settings) -> str:
     ]
     digest = hashlib.sha256(repr(shared).encode()).hexdigest()[:6]
     return f"{settings['name']}/{settings['algo']['name']}-{digest}"
-
-
-def sample_rows(samples: Rows) -> list[list[Any]]:
-    """Return the rows of a table of samples with COLUMNS: the first samples of each problem."""
-    shown = [row for row in samples if row["sample"] < SHOWN_SAMPLES][:MAX_ROWS]
-    return [
-        [readable(row[key]) if isinstance(row[key], str) else row[key] for key in COLUMNS]
-        for row in shown
-    ]
 
 
 class WandbLogger:
@@ -173,7 +154,7 @@ class WandbLogger:
     ) -> None:
         import wandb
 
-        self.wandb, self.say = wandb, say
+        self.say = say
         mode: Any = os.environ.get("WANDB_MODE")
         mode = mode or ("online" if wandb.login(prompt=False) else "offline")
         self.run = wandb.init(
@@ -194,12 +175,8 @@ class WandbLogger:
         for panel in ("train", "eval", "memory", "time"):
             self.run.define_metric(f"{panel}/*", step_metric="step")
 
-    def step(self, step: int, values: dict[str, float]) -> None:
+    def log(self, step: int, values: dict[str, float]) -> None:
         self.run.log(values, step=step)
-
-    def evaluation(self, step: int, values: dict[str, float], samples: Rows) -> None:
-        table = self.wandb.Table(columns=list(COLUMNS), data=sample_rows(samples))
-        self.run.log({"step": step, **values, "eval/samples": table}, step=step)
 
     def close(self, status: str) -> None:
         self.run.summary["status"] = status
@@ -235,12 +212,8 @@ class TrackioLogger:
                 auto_log_cpu=False,
             )
 
-    def step(self, step: int, values: dict[str, float]) -> None:
+    def log(self, step: int, values: dict[str, float]) -> None:
         self.run.log({k: v for k, v in values.items() if k != "step"}, step=step)
-
-    def evaluation(self, step: int, values: dict[str, float], samples: Rows) -> None:
-        table = self.trackio.Table(columns=list(COLUMNS), data=sample_rows(samples))
-        self.run.log({**values, "eval/samples": table}, step=step)
 
     def close(self, status: str) -> None:
         self.run.log({"status": status})
@@ -254,32 +227,18 @@ class TensorboardLogger:
     A resumed run drops the events after its checkpoint.
     """
 
-    def __init__(self, folder: Path, settings: Settings, recorded: int) -> None:
+    def __init__(self, folder: Path, recorded: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self.writer = SummaryWriter(
             str(folder / "tensorboard"), purge_step=recorded + 1 if recorded else None
         )
-        self.writer.add_text("config", _as_code(OmegaConf.to_yaml(settings)), recorded)
 
-    def step(self, step: int, values: dict[str, float]) -> None:
+    def log(self, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
             if name != "step":
                 self.writer.add_scalar(name, value, step)
 
-    def evaluation(self, step: int, values: dict[str, float], samples: Rows) -> None:
-        self.step(step, {name: v for name, v in values.items() if name.startswith("eval/")})
-        for row in [row for row in samples if row["sample"] == 0][:SHOWN_PROGRAMS]:
-            result = f"{row['verdict']}, {row['passed']} of {row['total']} tests"
-            text = f"{result}\n\n{_as_code(row['program'])}"
-            self.writer.add_text(readable(f"eval/samples/{row['problem']}"), text, step)
-        self.writer.flush()
-
     def close(self, status: str) -> None:
         self.writer.add_text("status", status)
         self.writer.close()
-
-
-def _as_code(text: str) -> str:
-    """Indent text, so that it is shown as it is but for characters that act."""
-    return "\n".join(f"    {line}" for line in readable(text).splitlines())

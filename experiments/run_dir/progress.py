@@ -18,11 +18,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from experiments.run_dir.activity import Activity, duration
+from experiments.run_dir.activity import Activity
 
 LINE_EVERY_S = 30.0  # between lines without a terminal
 CHECK_EVERY_S = 1.0
-RATE_STEPS = 20  # last steps from which the time left is estimated
 
 
 class Bars(Progress):
@@ -53,14 +52,13 @@ class Display:
         self.label, self.steps, self.activity = label, steps, Activity()
         self.pass_at: dict[int, float] = {}  # k → pass@k of the last evaluation
         self._note = "{score}"  # of the last step
-        self._seconds: list[float] = []  # of the last steps
         self._done = 0  # steps
         self._last_line = time.monotonic()
         self._stopped = threading.Event()
         self.console = Console(
             stderr=True, highlight=False, force_terminal=False if label else None
         )
-        self.bars = Bars(self._line, self.console)
+        self.bars = Bars(self.activity.text, self.console)
         self.training = self.bars.add_task("training", total=steps, note="", visible=steps > 0)
         self._thread = threading.Thread(target=self._write_lines, name="display", daemon=True)
 
@@ -86,7 +84,6 @@ class Display:
         self._note = f"reward {row['reward_mean']:.3f}  {{score}}  {rate:,.0f} tokens/s"
         if math.isnan(row["reward_mean"]):  # a batch of the data set's programs alone
             self._note = f"loss {row['loss']:.3f}  {{score}}"
-        self._seconds = [*self._seconds, seconds][-RATE_STEPS:]
         self._done = step
         self._update()
         if step == self.steps and self.bars.disable:
@@ -117,16 +114,8 @@ class Display:
         k, score = next(iter(self.pass_at.items()), (1, float("nan")))
         return self._note.replace("{score}", f"pass@{k} {score:.3f}") if self._done else ""
 
-    def _line(self) -> str:
-        """The activity, and the time that the remaining steps will take without evaluations."""
-        parts, remaining = [self.activity.text()], self.steps - self._done
-        if self._seconds and remaining:
-            mean = sum(self._seconds) / len(self._seconds)
-            parts.append(f"{duration(mean * remaining)} left")
-        return " · ".join(filter(None, parts))
-
     def _write_line(self) -> None:
-        parts = [f"step {self._done}/{self.steps}", self._full_note(), self._line()]
+        parts = [f"step {self._done}/{self.steps}", self._full_note(), self.activity.text()]
         self.say("  ".join(filter(None, parts)))
         self._last_line = time.monotonic()
 

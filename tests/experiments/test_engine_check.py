@@ -77,13 +77,6 @@ def test_figures_are_those_of_the_difference():
     assert found.kl == pytest.approx(sum(math.exp(-x) - 1 + x for x in d) / 4)
 
 
-def test_a_nan_is_beyond_the_bound_and_warned_of(tiny):
-    found = mismatch(torch.tensor([-1.0, float("nan")]), torch.tensor([-1.0, -1.0]), 0.2)
-    assert found.beyond == 0.5
-    verdict = monitor(Policy(tiny), HFEngine(Policy(tiny), {1}, 0, 64)).summary(found)
-    assert verdict.startswith("WARNING")
-
-
 def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
     watch = monitor(Policy(tiny), HFEngine(Policy(tiny), {1}, 0, 64))
     found = watch.check(1)

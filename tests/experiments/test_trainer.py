@@ -14,7 +14,6 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from tests.experiments.compose import config
-from tests.experiments.config.test_resume import in_child, kill_after
 from tests.selection import all_but_slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -239,26 +238,3 @@ def test_a_run_that_fails_keeps_its_weights_and_says_why(tmp_path, monkeypatch):
     info = json.loads((outcome.folder / "run.json").read_text())
     assert info["status"] == "failed"
     assert info["checkpoints"] == {"interrupted": 2}
-
-
-def test_a_killed_run_loses_no_step(tmp_path):
-    from analysis.runs import load_run
-    from experiments.trainer import train
-
-    child = in_child(train, config_of(tmp_path, "algo=grpo", "steps=5000", "eval.every=0"))
-    folder = kill_after(child, tmp_path, wanted=2, delay=0)
-    written = (folder / "metrics.jsonl").read_text().count("\n")
-    assert written >= 2
-    assert len(load_run(folder).metrics) == written
-
-
-def test_at_a_constant_lag_the_rollout_policy_is_exactly_so_old(tmp_path):
-    metrics = pd.read_parquet(
-        run(tmp_path, "algo=grpo", "steps=4", "eval.every=0", "train.lag=2") / "metrics.parquet"
-    )
-    assert metrics["policy_lag"].tolist() == [0, 1, 2, 2]
-    assert metrics["sample_lag_max"].tolist() == [0, 1, 2, 2]
-    assert metrics["budget/weight_syncs"].tolist() == [0, 0, 1, 2]
-    # The rollout engine is checked once, at lag 0; the trained weights' at each evaluation.
-    assert metrics["mismatch/mean"].notna().tolist() == [True, False, False, True]
-    assert metrics["mismatch/mean"].max() < 1e-4 < metrics["mismatch/to_base"].iloc[-1]

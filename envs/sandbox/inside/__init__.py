@@ -23,7 +23,7 @@ FLAGS = ("-s", "-S", "-P", "-B", "-W", "ignore", "-X", "utf8")
 # In the order of their imports.
 _MODULES = (
     *("kernel", "framing", "confinement", "interpreter", "values", "program", "zygote"),
-    *("wall_time", "server"),
+    *("wall_time", "server", "main"),
 )
 
 # Only a new process image can have a larger stack.
@@ -54,7 +54,7 @@ main()
 def source() -> str:
     """Return the text of the fork server for `python3 FLAGS -c TEXT CONFIG`.
 
-    CONFIG is a JSON object; see `server.py`.
+    CONFIG is a JSON object; see `main.py`.
     """
     modules = []
     for name in _MODULES:

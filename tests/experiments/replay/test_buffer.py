@@ -133,16 +133,6 @@ def test_beyond_its_capacity_the_oldest_go(store_of):
     assert store.metrics()["replay/beyond_capacity"] == 2
 
 
-def test_what_made_way_between_its_draw_and_its_use_counts_for_no_other(store_of):
-    others = Others(*(sample(Q, token, source="run") for token in range(4)))
-    store = filled(store_of(others, capacity=4, max_uses=1))
-    drawn = store.draw(P, 4, 0)
-    assert tokens(store.draw(Q, 0, 0)) == []  # its samples push out those that were drawn
-    store.add_batch(drawn, 2)
-    assert (len(store), store.metrics()["replay/used_up"]) == (4, 0)
-    assert store.metrics()["replay/beyond_capacity"] == 4
-
-
 def test_others_programs_are_charged_once_when_they_are_first_used(store_of):
     same = [sample(P, 1, source="run", program="print(1)"), sample(P, 2, source="file", program="")]
     store = store_of(Others(*same, sample(P, 3, source="run", program="print(1)")))

@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 import pytest
 from omegaconf import OmegaConf
 
-from envs.problem import Problem, Test
 from envs.reward import RewardConfig
 from experiments.build import _observations_hash
 from experiments.errors import UserError
@@ -15,8 +14,6 @@ from experiments.replay.judgements import JudgingCosts
 from experiments.replay.sample_log import samples_of, table_of
 from experiments.replay.sources import check_same_settings
 from experiments.rollout.conversations import dialogue_of
-from experiments.rollout.observations import ObservationEncoder
-from experiments.rollout.prompts import encode_prompts
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem, Turn
 from experiments.trainer import check_base
@@ -82,32 +79,6 @@ def test_observations_with_another_template_are_refused_in_a_line(recorded, nano
     template.write_text("It failed: {{ failure }}.")
     with pytest.raises(UserError, match="its observations_hash"):
         check(run, nano, *own)
-
-
-def test_the_chat_template_is_part_of_the_hashes(nano):
-    tokenizer, template = nano[1], nano[1].chat_template
-    problem = Problem("p", "Add.", (), (Test("1\n", "2\n"),))
-    task = config_of("task.chat=true").task
-
-    class Opened:
-        prompt_digest, prompt = "", staticmethod(lambda problem: problem.statement)
-
-        @staticmethod
-        def shots():
-            return []
-
-    def hashes():
-        prompts, _ = encode_prompts([problem], Opened, tokenizer, task, {})
-        return prompts.digest, ObservationEncoder(tokenizer, True, {}, 96).digest
-
-    before = hashes()
-    assert before == hashes()
-    try:
-        tokenizer.chat_template = template + "{{ ' ' }}"
-        changed = hashes()
-    finally:
-        tokenizer.chat_template = template
-    assert changed[0] != before[0] and changed[1] != before[1]
 
 
 class Recorded:

@@ -1,8 +1,5 @@
 """Offline samples: the data set's own programs, judged by the real judge in the real sandbox."""
 
-import json
-from dataclasses import replace
-
 import pytest
 
 from envs.judge.judge import Judge, JudgeConfig
@@ -137,25 +134,3 @@ def test_a_program_from_disk_is_paid_as_when_it_was_judged(judge, pool_of):
     for pool in (pool_of(judge=whole, reward=shaped), pool_of(judge=whole, reward=shaped)):
         samples = pool.draw(prompted(incorrect=(*WRONG, "no program at all")), 60, 0)
         assert {sample.reward for sample in samples} == {1.0, 0.0, -0.1}
-
-
-def test_a_broken_file_on_disk_is_written_anew(pool_of, tmp_path):
-    samples = pool_of().draw(prompted(), 8, 0)
-    (file,) = tmp_path.glob("*/*.json")
-    whole = json.loads(file.read_text())
-    file.write_text(file.read_text()[:50])
-    again = pool_of().draw(prompted(), 8, 0)
-    assert [(s.tokens, s.reward) for s in again] == [(s.tokens, s.reward) for s in samples]
-    assert json.loads(file.read_text()).keys() == whole.keys()
-
-
-def test_what_memory_forgets_is_read_again(pool_of, monkeypatch):
-    monkeypatch.setattr("experiments.replay.sources.MAX_PROBLEMS", 1)
-    pool = pool_of()
-    samples = pool.draw(prompted(), 8, 0)
-    other = PromptedProblem(replace(prompted().problem, name="q"), (1, 2, 3))
-    pool.draw(other, 8, 0)
-    assert pool.draw(prompted(), 8, 0) == samples
-    pool.charge(prompted())
-    pool.charge(other)
-    assert pool.counts["used"] == 8

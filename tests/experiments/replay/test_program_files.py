@@ -63,13 +63,6 @@ def test_programs_responses_and_tokens_are_judged_and_paid(file_of, nano):
     assert text == f"```python\n{RIGHT}\n```"
 
 
-def test_they_are_judged_once_for_all_runs(file_of, judge):
-    first = file_of(line(program=RIGHT)).samples_for(DOUBLE)
-    before = judge.stats.submissions
-    assert file_of(line(program=RIGHT)).samples_for(DOUBLE) == first
-    assert judge.stats.submissions == before
-
-
 def test_what_cannot_be_used_is_left_out_and_counted(file_of):
     file = file_of(line(program=RIGHT), line(response=RIGHT, logprobs=[-1.0]), max_tokens=12)
     assert file.samples_for(DOUBLE) == []

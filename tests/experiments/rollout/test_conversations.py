@@ -164,13 +164,6 @@ def test_what_was_sampled_is_what_is_trained_on_and_what_is_read_next(talk):
     assert sample.reward == 1.0 and not sample.truncated
 
 
-def test_of_the_last_answer_the_public_tests_are_not_asked(talk):
-    texts = {"square": [CRASH + EOS, CRASH + EOS]}
-    (sample,) = talk([SQUARE], texts, turns=2)
-    assert sample.turns[-1].public is None and sample.judgement.total == 2
-    assert talk.judge.stats.submissions == 2
-
-
 def test_foreign_feedback_is_of_another_problems_program(talk):
     texts = {"square": [CRASH + EOS, RIGHT + EOS], "double": [RIGHT + EOS, DOUBLED + EOS]}
     square, double = talk([SQUARE, DOUBLE], texts, kind="foreign", group=2)[::2]
@@ -178,17 +171,6 @@ def test_foreign_feedback_is_of_another_problems_program(talk):
     assert "ZeroDivisionError" in double.turns[0].text
     (alone,) = talk([SQUARE], {"square": [CRASH + EOS, RIGHT + EOS]}, kind="foreign")
     assert "ZeroDivisionError" not in alone.turns[0].text and "wrong" in alone.turns[0].text
-
-
-def test_each_answer_has_a_seed_of_its_own_and_the_first_that_of_one_turn(talk):
-    texts = {"square": [CRASH + EOS, CRASH + EOS, CRASH + EOS]}
-    talk([SQUARE], texts, group=2)
-    requests = talk.engine.asked
-    assert requests[0][1] == [[0, 1]]
-    seeds = [seed for _, groups in requests for group in groups for seed in group]
-    assert len(set(seeds)) == len(seeds) == 6
-    talk([SQUARE], texts, group=2, cap=True)
-    assert talk.engine.asked == requests[:1]
 
 
 def test_a_failure_of_the_judge_ends_it_without_a_reward(talk, monkeypatch):

@@ -127,16 +127,6 @@ def test_the_samples_are_those_of_writing_first_and_judging_then(sandbox):
     assert judging_threads() == []
 
 
-def test_an_environment_that_has_no_sessions_is_asked_at_the_end(sandbox):
-    class Plain:
-        def __init__(self, judge):
-            self.judge = judge.judge
-
-    at = responder(sandbox)
-    plain = replace(at, judge=Plain(at.judge))
-    assert timeless(respond(plain)[1]) == timeless(respond(responder(sandbox))[1])
-
-
 def test_an_engine_that_fails_leaves_no_thread_and_a_judge_that_works(sandbox):
     of = []
 

@@ -7,7 +7,6 @@ import pytest
 from envs.cache_folder import cache_root
 from envs.tasks import open_task
 from envs.tasks.config import TaskConfig
-from envs.tasks.prompts import with_few_shot
 from experiments.errors import UserError
 from experiments.policy.loading import load
 from experiments.rollout.prompts import encode_prompts
@@ -74,22 +73,3 @@ def test_a_tokenizer_without_a_template_is_said(task, tokenizer):
             encode_prompts(task.train, task, tokenizer, TaskConfig(), {})
     finally:
         tokenizer.chat_template = template
-
-
-@pytest.mark.parametrize("chat", [True, False])
-def test_examples_come_before_every_problem_and_out_of_train(task, tokenizer, chat):
-    shown = with_few_shot(task, 2)
-    names = {problem.name for problem in shown.examples}
-    assert len(names) == 2 and len(shown.train) == len(task.train) - 2
-    assert not names & {problem.name for problem in shown.train}
-    lengths = {p.name: len(task.prompt(p)) for p in task.train}
-    assert max(lengths[name] for name in names) <= min(lengths[p.name] for p in shown.train)
-    wide = TaskConfig(max_prompt_tokens=10**6, chat=chat)
-    prompts, _ = encode_prompts(shown.test, shown, tokenizer, wide, {})
-    for prompt in prompts:
-        text = tokenizer.decode(prompt.tokens, skip_special_tokens=True)
-        places = [text.index(asked) for asked, _ in shown.shots()]
-        assert text.count(shown.shots()[0][1]) == 2  # both answers are the same program
-        assert places == sorted(places) and places[-1] < text.rindex(task.prompt(prompt.problem))
-    with pytest.raises(ValueError, match=r"task\.few_shot=500"):
-        with_few_shot(task, 500)

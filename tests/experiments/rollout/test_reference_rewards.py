@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 import torch
 
 from envs.judge.judge import JudgeStats
@@ -122,18 +121,6 @@ def test_of_a_conversation_the_programs_on_public_tests_are_charged_too(tmp_path
     assert _record(sample("a", slow=True))["by_wall_time"]
 
 
-def test_few_responses_are_the_first_of_many(tmp_path):
-    many = reference_rewards(tmp_path / "a", samples=12).rewards_of(PROMPTS[:5])
-    few = reference_rewards(tmp_path / "b", samples=4)
-    started = few.rewards_of(PROMPTS[:5])
-    more = reference_rewards(tmp_path / "b", samples=12)
-    grown = more.rewards_of(PROMPTS[:5])
-    assert more.responder.engine.calls == [[8] * 5]
-    for whole, part, joined in zip(many, started, grown, strict=True):
-        assert torch.equal(whole, joined)
-        assert torch.equal(whole[: len(part)], part)
-
-
 def test_what_the_judge_failed_on_is_left_out_and_not_kept_for_others(tmp_path):
     reference = reference_rewards(tmp_path, broken=(7,))
     found = reference.rewards_of(PROMPTS)
@@ -160,10 +147,3 @@ def test_many_batches_are_drawn_at_once_and_charged_when_they_come(tmp_path):
     assert len(reference.responder.engine.calls) == 1
     assert reference.ledger.counts.reference_tokens == 4 * 16
     assert max(asked) == PREFETCHED_BATCHES
-
-
-@pytest.mark.parametrize("left", [1, 3])
-def test_nothing_is_drawn_beyond_the_last_batch(tmp_path, left):
-    reference = reference_rewards(tmp_path)
-    reference.prefetch(lambda batches: PROMPTS[: 2 * batches], left)
-    assert reference.responder.engine.calls == [[8] * 2 * left]
