@@ -39,7 +39,8 @@ def parse_values(schema: type[T], values: Mapping[str, Any], prefix: str = "") -
     """
     _check_keys(schema, values, prefix)
     try:
-        return _adapter(schema).validate_json(json.dumps(values), strict=True)
+        adapter: TypeAdapter[T] = _adapter(schema)  # type: ignore[arg-type]
+        return adapter.validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise ValueError(_message(error.errors()[0], prefix)) from error
 
@@ -62,7 +63,8 @@ def parse_arguments(schema: type[T], argv: Sequence[str], doc: str | None = None
         if not value:
             raise ValueError(f"{argument}: it must not be empty")
     try:
-        options = _adapter(schema).validate_strings(dict(a.split("=", 1) for a in argv))
+        adapter: TypeAdapter[T] = _adapter(schema)  # type: ignore[arg-type]
+        options = adapter.validate_strings(dict(a.split("=", 1) for a in argv))
     except ValidationError as error:
         raise ValueError(_message(error.errors()[0], "")) from error
     for key in keys:
@@ -86,7 +88,7 @@ def did_you_mean(key: str, known: Sequence[str]) -> str:
 
 
 @functools.cache
-def _adapter(schema: type[Any]) -> TypeAdapter[Any]:
+def _adapter(schema: Any) -> TypeAdapter[Any]:
     return TypeAdapter(schema)
 
 
@@ -188,7 +190,8 @@ def yaml_lines(file: Path, values: Mapping[str, Any], prefix: str = "") -> Itera
 
 def _with_bases(file: Path) -> Iterator[Path]:
     """Yield the files in the defaults list of a YAML file of conf/, and the file itself."""
-    for base in OmegaConf.load(file).get("defaults", []):
+    stated: Any = OmegaConf.load(file)
+    for base in stated.get("defaults", []):
         if isinstance(base, str) and base != "_self_":
             yield from _with_bases(file.parent / f"{base.partition('@')[0]}.yaml")
     yield file

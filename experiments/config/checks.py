@@ -32,7 +32,8 @@ def validate(config: RunConfig, needs: Needs) -> None:
 def accepts_missing_logprobs(config: RunConfig, needs: Needs) -> bool:
     """Whether the algorithm may train on responses without behaviour log-probs."""
     with_ratio = needs.behaviour and needs.max_lag is None
-    return needs.off_policy or (with_ratio and config.train.missing_logprobs != "reject")
+    accepts = with_ratio and config.train.missing_logprobs != "reject"
+    return needs.off_policy or bool(accepts)
 
 
 def _of_run(c: RunConfig, needs: Needs) -> Iterator[Fault]:
@@ -133,8 +134,8 @@ def _of_replay(c: RunConfig, needs: Needs) -> Iterator[Fault]:
     )
     yield (
         sources and not t.replay_share and not r.frozen,
-        f"replay of {sources} with train.replay_share=0: none of it would be used; set its share "
-        "of each group, e.g. train.replay_share=0.5",
+        f"replay.from_runs={r.from_runs} replay.files={r.files} with train.replay_share=0: none of "
+        "it would be used; set its share of each group, e.g. train.replay_share=0.5",
     )
     yield (
         t.replay_share and not r.own and not sources,

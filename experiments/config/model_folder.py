@@ -6,8 +6,6 @@ import importlib.util
 import os
 import socket
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
 from functools import cache
 from pathlib import Path
 
@@ -16,11 +14,6 @@ from envs.hub_errors import explain_hub_error
 from experiments.errors import UserError
 
 ROOT = CONF.parent
-BUILT_HERE = {
-    "assets/nano": "make nano",
-    "assets/nano_5m": "make nano size=5m",
-    "assets/nano_feedback": "make nano size=feedback",
-}
 GGUF = ".gguf"
 HUB, CONNECT_S = "huggingface.co", 2.0
 
@@ -60,8 +53,7 @@ def locate(path: str, fallback: str | None = None) -> str:
             )
     if path.count("/") == 1 and not path.startswith((".", "/", "~", "assets")):
         return path if _is_reachable(path) else _in_package(path, fallback)
-    made_by = BUILT_HERE.get(path)
-    cure = f"build it with `{made_by}`" if made_by else "give a saved model's folder or a hub id"
+    cure = "make nano" if path.startswith("assets/") else "give a saved model's folder or a hub id"
     raise UserError(f"model.path={path}: no such folder; {cure}")
 
 
@@ -87,22 +79,12 @@ def _is_reachable(name: str) -> bool:
 
 @cache
 def answers(host: str, port: int) -> bool:
-    """Whether a connection opens within CONNECT_S, the look-up of the name included."""
-
-    def connect() -> bool:
-        try:
-            socket.create_connection((host, port), timeout=CONNECT_S).close()
-        except OSError:
-            return False
-        return True
-
-    pool = ThreadPoolExecutor(1)
+    """Whether a connection opens within CONNECT_S."""
     try:
-        return pool.submit(connect).result(timeout=2 * CONNECT_S)
-    except FutureTimeout:  # a look-up has no time limit of its own
+        socket.create_connection((host, port), timeout=CONNECT_S).close()
+    except OSError:
         return False
-    finally:
-        pool.shutdown(wait=False)
+    return True
 
 
 def _in_package(path: str, fallback: str | None) -> str:

@@ -34,7 +34,7 @@ REFUSED = [  # the command line; what the message names besides
     ("train.replay_share=0.5 replay.from_runs=[/x]", "train.keep_samples=true"),
     ("train.replay_share=0.5 replay.files=[/x]", "/x"),
     ("train.replay_share=0.5 train.lag=3 replay.max_age=3", "4 or more"),
-    ("experiment=frozen", "replay.from_runs=[FOLDER]"),
+    ("replay.frozen=true", "replay.from_runs=[FOLDER]"),
     (f"experiment=frozen replay.from_runs=[{ROOT}] train.lag=3", "train.lag=0"),
     ("eval.final=true", "eval.split=choose"),
     ("train.keep_best=true", "eval.split=tune"),
