@@ -117,6 +117,37 @@ def start_head(address):
     return head
 
 
+# First: it joins a cluster of its own, and a process can be in one alone.
+@pytest.mark.slow
+def test_a_node_that_is_lost_changes_nothing(tmp_path, monkeypatch):
+    import ray
+
+    from experiments.runtime.ray import Ray
+
+    case, address = CASES["half online at lag 2"], free_address()
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    head = start_head(address)
+    second = start_node(f"--address={address}")
+    collect = Rollouts.collect
+
+    def lose(rollouts, step):
+        if step == 3:
+            end(second, signal.SIGKILL)
+        return collect(rollouts, step)
+
+    try:
+        joined = (*RAY, f"runtime.address={address}")
+        cluster = Ray(config_of(*SMALL, *case, *joined, f"output_dir={tmp_path}"))
+        wait_for(lambda: len(ray.nodes()) == 2)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Rollouts, "collect", lose)
+            spread = run(tmp_path / "two nodes", *case, *joined, ranks=cluster)
+        cluster.stop()
+    finally:
+        end(head, signal.SIGKILL)
+    assert_equal(spread, run(tmp_path / "one process", *case))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_on_actors_is_that_of_one_process_to_the_bit(
@@ -157,36 +188,6 @@ def test_actors_that_die_change_nothing_and_nothing_counts_twice(
     on_actors = run(tmp_path, *CASES[case], *RAY, ranks=cluster)
     assert len(killed) >= 5
     assert_equal(on_actors, alone)
-
-
-@pytest.mark.slow
-def test_a_node_that_is_lost_changes_nothing(tmp_path, monkeypatch):
-    import ray
-
-    from experiments.runtime.ray import Ray
-
-    case, address = CASES["half online at lag 2"], free_address()
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    head = start_head(address)
-    second = start_node(f"--address={address}")
-    collect = Rollouts.collect
-
-    def lose(rollouts, step):
-        if step == 3:
-            end(second, signal.SIGKILL)
-        return collect(rollouts, step)
-
-    try:
-        joined = (*RAY, f"runtime.address={address}")
-        cluster = Ray(config_of(*SMALL, *case, *joined, f"output_dir={tmp_path}"))
-        wait_for(lambda: len(ray.nodes()) == 2)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Rollouts, "collect", lose)
-            spread = run(tmp_path / "two nodes", *case, *joined, ranks=cluster)
-        cluster.stop()
-    finally:
-        end(head, signal.SIGKILL)
-    assert_equal(spread, run(tmp_path / "one process", *case))
 
 
 @pytest.mark.slow
