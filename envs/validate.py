@@ -246,8 +246,14 @@ def validate(
 
 def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Console) -> Report:
     """Load, judge, write and show. Raises OSError, ValueError and SandboxError."""
+    if task.environment is not None:
+        raise ValueError(f"task.environment={task.environment}: its responses are no programs")
     skipped: Counter[str] = Counter()
-    problems = load_problems(task, skipped)
+    if task.rows is not None:
+        problems: Sequence[Problem] = every_problem(task, skipped)
+    else:
+        splits = open_task(task).splits().values()
+        problems = [problem for split in splits for problem in split]
     with open_sandbox(SandboxConfig(kind=options.sandbox)) as sandbox:
         console.print(f"{len(problems)} problems; {sandbox.strength}")
         judge = Judge(sandbox, config)
@@ -272,19 +278,14 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
     return report
 
 
-def load_problems(config: TaskConfig, skipped: Counter[str]) -> Sequence[Problem]:
-    """Return all problems of all splits; count the rows without one, by reason, in `skipped`."""
-    if config.rows is not None:
-        return every_problem(config, skipped)
-    splits = open_task(config).splits().values()
-    return [problem for problems in splits for problem in problems]
-
-
 def show(report: Report, skipped: Mapping[str, int], console: Console) -> None:
     """Print counts, error rates, skipped rows and disagreements."""
     table = Table("programs", "judged", "accepted", "rejected", "reasons")
-    for label in dict.fromkeys(label for label, _ in report.verdicts):
+    labels = (*_KINDS.values(), *(f"cheap: {name}" for name in CHEAP_PROGRAMS))
+    for label in (label + mark for mark in ("", _MARKED) for label in labels):
         counts = {v: n for (other, v), n in sorted(report.verdicts.items()) if other == label}
+        if not counts:
+            continue
         judged, accepted = sum(counts.values()), counts.pop("ACCEPTED", 0)
         reasons = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
         table.add_row(label, str(judged), str(accepted), str(judged - accepted), reasons)
