@@ -24,14 +24,13 @@ from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.evaluation import Evaluation
+from experiments.learner.flops import model_flops
 from experiments.learner.learner import Learner
 from experiments.learner.memory import check_memory
 from experiments.policy import loading
 from experiments.policy.model_checks import check_lengths, check_tokens
-from experiments.policy.model_flops import model_flops
 from experiments.replay.buffer import ReplayBuffer
 from experiments.replay.judgements import JudgementCache, JudgingCosts
-from experiments.replay.sample_log import SampleLog
 from experiments.replay.sources import (
     EarlierRun,
     FrozenBatches,
@@ -78,7 +77,6 @@ class Parts:
     tokenizer: PreTrainedTokenizerBase
     rollouts: BatchSource
     prefetch: Callable[[int], None]  # starts a batch, and later ones where their weights exist
-    sample_log: SampleLog | None
     reward_shaping: RewardShaping  # of the rewards that a batch is learned from
     logprob_check: LogprobCheck  # of the rollout policy's engine against the learner
     judge: Environment  # of training responses; the budget counts its work
@@ -164,7 +162,7 @@ def build(
     activity = activity or Activity()
     activity.begin("opening the task")
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
-    model_config = loading.read_config(config.model, activity)
+    model_config = loading.read_config(config.model)
     check_lengths(model_config, config)
     ranks = runtime.size if runtime.sharded else 0
     records.describe(memory=check_memory(config, algorithm.needs, ranks))
@@ -250,7 +248,6 @@ def build(
         rollouts = _rollouts(
             config, task, train_prompts, responder, sampling, environments, learner, records
         )
-        log_samples = config.train.keep_samples
         activity.begin("")
         yield Parts(
             learner=learner,
@@ -259,7 +256,6 @@ def build(
             tokenizer=tokenizer,
             rollouts=rollouts,
             prefetch=runtime.prefetcher(worker.weight_sync, rollouts, config.steps),
-            sample_log=SampleLog(records.folder, judge.version) if log_samples else None,
             reward_shaping=RewardShaping(config.task.reward, config.seed),
             logprob_check=LogprobCheck(config, worker.engine, learner, train_prompts),
             judge=judge,
