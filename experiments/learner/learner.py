@@ -135,11 +135,13 @@ class Learner:
         self.optimiser.zero_grad(set_to_none=True)
         tokens, batch, metrics = self._assemble(samples, group_size)
         if self.algorithm.needs.initial_value != "none":
-            # Only rank 0 has them.
-            given: Any = initial_values
-            before = batch
-            q0 = self.ranks.broadcast(lambda: given.compute(samples, before))
-            batch = replace(batch, q0=q0)
+            before, given = batch, initial_values
+
+            def compute() -> Tensor:
+                assert given is not None  # on rank 0
+                return given.compute(samples, before)
+
+            batch = replace(batch, q0=self.ranks.broadcast(compute))
         metrics |= group_metrics(batch)
         steps: list[dict[str, float]] = []
         kept_rows = 0

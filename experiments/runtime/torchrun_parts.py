@@ -150,7 +150,7 @@ class TorchrunJudge(ShardedJudge):
 class TorchrunWeightSync(Proxy):
     """Weights go from every rank's learner to its engine."""
 
-    methods = ("follow", "load_from")
+    methods: tuple[str, ...] = ("follow", "load_from")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, which is gathered only on rank 0."""
