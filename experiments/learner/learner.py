@@ -15,6 +15,7 @@ from algorithms.base import Algorithm, Batch, PolicyOutput
 from algorithms.logprobs import Entropy
 from experiments.config.schema import TrainConfig
 from experiments.learner.batching import (
+    Tokens,
     can_prepare_in_step,
     judged_batch,
     map_micro_batches,
@@ -26,7 +27,7 @@ from experiments.learner.batching import (
     with_current_weights,
 )
 from experiments.learner.flops import PassCosts
-from experiments.learner.forward import Tokens, score
+from experiments.learner.forward import score
 from experiments.learner.metrics import (
     GRADIENT_WEIGHTS,
     batch_metrics,

@@ -16,7 +16,7 @@ from torch import Tensor
 from envs.environment import Environment, StatefulEnvironment, Submission
 from envs.problem import Problem
 from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request
-from experiments.learner.forward import Tokens
+from experiments.learner.batching import Tokens
 from experiments.policy.policy import Policy, WeightSource
 from experiments.runtime.sharded_judge import JudgeShard, JudgeState, ShardedJudge, ShardResult
 from experiments.runtime.torchrun import TorchrunRanks
