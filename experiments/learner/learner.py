@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -175,15 +176,16 @@ class Learner:
             self.flops.scored(tokens.rows(rows), policy)
             return self.modules.logp_of_rows(policy, tokens, rows)
 
+        def earlier_logp(rows: Tensor, name: str) -> Tensor:
+            return logp_of_rows(self.modules.past.policies[name], rows)
+
         for rows in step_rows(batch, self.config, self.seed, self.batches):
             part = batch.rows(rows).as_whole()
             given = (tokens.rows(rows), part, self.config, self.ranks)
             now = needs.policy and not can_prepare_in_step(needs, *given)
             if now:
                 part = replace(part, policy_logp=logp_of_rows(self.policy, rows))
-            part = self.algorithm.before_step(
-                part, lambda name, rows=rows: logp_of_rows(self.modules.past.policies[name], rows)
-            )
+            part = self.algorithm.before_step(part, partial(earlier_logp, rows))
             yield rows, self.algorithm.prepare(part) if now else part
 
     def _assemble(
