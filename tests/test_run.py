@@ -39,7 +39,7 @@ except SystemExit as error:
     print(error.code, *{"torch", "transformers", "pandas", "vllm"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("2\n", "error: algo.beta=-1; it must be above 0\n")
+    assert (done.stdout, done.stderr) == ("2\n", "error: algo.beta=-1; it should be greater than 0\n")
 
 
 def test_cfg_job_is_checked_and_resolved(call_here, tmp_path):
