@@ -264,8 +264,8 @@ def lines(
         part = part.iloc[thinned(len(part), MOST_POINTS)]
         y, low, high, *across = (part[name].to_numpy(float) for name in columns)
         x_low, x_high = across or (None, None)
-        ends = {"low": low, "high": high, "x_low": x_low, "x_high": x_high}
-        found.append(Series(str(label), part[x].to_numpy(float), y, markers=markers, **ends))
+        ends = low, high, x_low, x_high
+        found.append(Series(str(label), part[x].to_numpy(float), y, *ends, markers=markers))
     return found
 
 

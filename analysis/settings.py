@@ -39,9 +39,8 @@ def shared_facts(groups: Sequence[Group]) -> list[tuple[str, str]]:
     """Return the settings of model, task and evaluation that all groups share."""
     table = settings_table(groups).groupby("setting")["value"].agg(["first", "nunique", "size"])
     shared = table[(table["nunique"] == 1) & (table["size"] == len(groups))]["first"]
-    return [
-        (key, text) for key, text in shared.items() if key.startswith(("model", "task", "eval"))
-    ]
+    facts = ((str(key), str(text)) for key, text in shared.items())
+    return [(key, text) for key, text in facts if key.startswith(("model", "task", "eval"))]
 
 
 def sandbox(run: Run) -> dict[str, str | None]:

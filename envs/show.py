@@ -122,6 +122,8 @@ def judge_program(
     Raises ValueError for a problem that cannot be judged, OSError and SandboxError.
     """
     assert options.file is not None
+    if task.environment is not None:
+        raise ValueError(f"task.environment={task.environment}: its responses are no programs")
     if options.file == "-":
         response = sys.stdin.read(MAX_RESPONSE_CHARS + 1)
     else:

@@ -246,8 +246,14 @@ def validate(
 
 def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Console) -> Report:
     """Load, judge, write and show. Raises OSError, ValueError and SandboxError."""
+    if task.environment is not None:
+        raise ValueError(f"task.environment={task.environment}: its responses are no programs")
     skipped: Counter[str] = Counter()
-    problems = load_problems(task, skipped)
+    if task.rows is not None:
+        problems: Sequence[Problem] = every_problem(task, skipped)
+    else:
+        splits = open_task(task).splits().values()
+        problems = [problem for split in splits for problem in split]
     with open_sandbox(SandboxConfig(kind=options.sandbox)) as sandbox:
         console.print(f"{len(problems)} problems; {sandbox.strength}")
         judge = Judge(sandbox, config)
@@ -270,14 +276,6 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
     if logged := report.verdicts.total() - stats.submissions:
         console.print(f"{logged} verdicts were known from {options.out}")
     return report
-
-
-def load_problems(config: TaskConfig, skipped: Counter[str]) -> Sequence[Problem]:
-    """Return all problems of all splits; count the rows without one, by reason, in `skipped`."""
-    if config.rows is not None:
-        return every_problem(config, skipped)
-    splits = open_task(config).splits().values()
-    return [problem for problems in splits for problem in problems]
 
 
 def show(report: Report, skipped: Mapping[str, int], console: Console) -> None:

@@ -2,11 +2,10 @@
 
 import json
 import resource
-import shutil
 
 import pandas
 
-from tests.command_line import ROOT, SMALL
+from tests.command_line import SMALL
 
 
 def test_a_full_disk_is_one_line(tmp_path, call_here):
@@ -56,15 +55,3 @@ def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path, call_here):
     }
     metrics = pandas.read_parquet(folder / "metrics.parquet")
     assert list(metrics["offline_share"]) == [0.5, 0.5]
-
-
-def test_a_model_without_chat_template_is_said(tmp_path, call_here):
-    shutil.copytree(ROOT / "assets" / "nano", tmp_path / "plain")
-    (tmp_path / "plain" / "chat_template.jinja").unlink()
-    settings = tmp_path / "plain" / "tokenizer_config.json"
-    kept = {k: v for k, v in json.loads(settings.read_text()).items() if k != "chat_template"}
-    settings.write_text(json.dumps(kept))
-    done = call_here(*SMALL, f"model.path={tmp_path}/plain", f"output_dir={tmp_path}/out")
-    assert done.returncode == 2
-    assert "no chat template" in done.stderr.strip().split("\n")[-1]
-    assert "task.chat=false" in done.stderr

@@ -45,10 +45,7 @@ def parse_judge_arguments(
         judge_config = parse_arguments(JudgeConfig, judge)
     except ValueError as error:
         raise ValueError(f"judge.KEY=VALUE: {error}") from error
-    options, config = parse_arguments(schema, own), task_config([*task_defaults, *task])
-    if config.environment is not None:
-        raise ValueError(f"task.environment={config.environment}: its responses are no programs")
-    return config, options, judge_config
+    return task_config([*task_defaults, *task]), parse_arguments(schema, own), judge_config
 
 
 def _help_lines(task: Sequence[str]) -> Iterator[str]:

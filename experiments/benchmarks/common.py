@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from experiments.engines.hf import HFEngine
     from experiments.learner.learner import Learner
     from experiments.policy.policy import Policy
-    from experiments.rollout.initial_values import InitialValues
 
 ROOT = Path(__file__).resolve().parents[2]
 Prompts = Sequence[Sequence[int]]  # token ids
@@ -123,20 +122,9 @@ def algorithms() -> dict[str, Algorithm]:
         "GRPO without KL": make("grpo", learning_rate=rate, kl_coef=0.0),
         "GRPO": make("grpo", learning_rate=rate),
         "SPO q0=group": make("spo", learning_rate=rate),
-        "SPO q0=monte_carlo": make("spo", learning_rate=rate, q0="monte_carlo"),
-        "SPO q0=online": make("spo", learning_rate=rate, q0="online"),
         "PPO critic=shared": make("ppo", learning_rate=rate, critic="shared"),
         "PPO critic=separate": make("ppo", learning_rate=rate),
     }
-
-
-class FreeReference:
-    """Reference rewards at no cost: drawing them is not part of a step."""
-
-    def rewards_of(self, prompts: Sequence[PromptedProblem]) -> list[Tensor]:
-        import torch
-
-        return [torch.eye(1, 16, dtype=torch.float64)[0]] * len(prompts)
 
 
 @dataclass
@@ -144,10 +132,9 @@ class Step:
     """A repeatable optimiser step of one algorithm."""
 
     learner: Learner
-    initial_values: InitialValues | None
 
     def __call__(self, samples: Sequence[Sample], group_size: int) -> dict[str, float]:
-        return self.learner.update(samples, group_size, self.initial_values)
+        return self.learner.update(samples, group_size, None)
 
 
 def step_of(
@@ -155,16 +142,10 @@ def step_of(
 ) -> Step:
     """Make a learner for the policy, or for a copy of it, with `train` settings."""
     from experiments.learner.learner import Learner
-    from experiments.rollout.initial_values import InitialValues
 
     trained = policy.with_model(copy.deepcopy(policy.model)) if copied else policy
-    config, needs = replace(config_of([]).train, warmup_steps=0, **train), algorithm.needs
-    learner = Learner(trained, pad, algorithm, config, 10**6, Ledger())
-    if needs.initial_value == "none":
-        return Step(learner, None)
-    reference: Any = FreeReference()
-    online = needs.initial_value == "online"
-    return Step(learner, InitialValues(reference, algorithm.initial_value_beta, online))
+    config = replace(config_of([]).train, warmup_steps=0, **train)
+    return Step(Learner(trained, pad, algorithm, config, 10**6, Ledger()))
 
 
 # Models, prompts and responses

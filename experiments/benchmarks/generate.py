@@ -4,50 +4,32 @@ All sample from the same weights for the same prompts at temperature 1, in turn,
 Tokens count up to and including EOS. vLLM takes part where it is installed; it starts every round
 without a prefix cache, as after a weight sync. The bare forward pass is what no loop of this model
 can do without: a token of every row at a time, nothing sampled, prompts not counted.
-
-`turns=3` measures conversations of three answers with random observations instead: each answer
-goes on from the keys and values of what came before, or reads it anew.
 """
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-from pydantic import PositiveInt
 
 from experiments.benchmarks import common
-from experiments.benchmarks.common import MiniContests, Values, padded
+from experiments.benchmarks.common import MiniContests, ModelOptions, padded
 from experiments.config.composition import config_of
 from experiments.config.preflight import vllm_version
-from experiments.engines.base import Engine, Request, Sampling
+from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import command
 
-OBSERVATION_TOKENS = 64  # after each answer but the last
 
-
-@dataclass
-class Options(common.ModelOptions):
-    """The command line."""
-
-    turns: PositiveInt = 1  # answers of a conversation; with more, our loop alone is measured
-
-
-def main(options: Options) -> None:
+def main(options: ModelOptions) -> None:
     """Measure and print."""
     torch.set_num_threads(1)
     mini = MiniContests.load(common.model_config(options.model, options.dtype))
     title = f"Generation: {options.model}, {options.dtype}, {mini.size} tokens"
-    if options.turns > 1:
-        values = of_conversations(mini, options)
-        common.report(f"{title}, {options.turns} turns", values, "tokens/s", "read anew")
-        return
     sampling = Sampling(mini.size.max_tokens)
 
     def rate(engine: Engine, number: int) -> dict[str, float]:
@@ -77,29 +59,6 @@ def vllm_engine(mini: MiniContests, model: Any) -> Engine:
     task = replace(mini.task, max_response_tokens=mini.size.max_tokens)
     config = replace(config, algo=None, task=task, model=model)
     return VLLMEngine(Host(config, mini.engine.policy), mini.engine.policy, mini.ends)
-
-
-def of_conversations(mini: MiniContests, options: Options) -> Values:
-    """Tokens per second of conversations in our loop; every one has all its turns."""
-    sampling, draw = Sampling(mini.size.max_tokens), random.Random(0)
-    observation = [draw.randrange(3, 200) for _ in range(OBSERVATION_TOKENS)]
-
-    def rate(keep: bool, number: int) -> dict[str, float]:
-        seeds = common.seeds_of(mini.size.prompts, mini.size.responses, number * options.turns)
-        begun: list[list[list[int]]] = [[[] for _ in group] for group in seeds]
-        tokens, start = 0, time.perf_counter()
-        for turn in range(options.turns):
-            own = [[seed + turn * 10**9 for seed in group] for group in seeds]
-            more = keep and turn + 1 < options.turns
-            request = Request(mini.prompts, own, sampling, begun if turn else None, keep=more)
-            for of_prompt, answers in zip(begun, mini.engine.generate(request), strict=True):
-                for response, answer in zip(of_prompt, answers, strict=True):
-                    response += [*answer.tokens, *observation]
-                    tokens += len(answer.tokens)
-        return {"generation": tokens / (time.perf_counter() - start)}
-
-    cases = {"read anew": partial(rate, False), "kept": partial(rate, True)}
-    return common.alternate(cases, options.rounds)
 
 
 def bare_rate(mini: MiniContests, number: int) -> dict[str, float]:
@@ -153,4 +112,4 @@ def same_greedy_tokens(
 
 
 if __name__ == "__main__":
-    command(Options, main)
+    command(ModelOptions, main)

@@ -1,14 +1,14 @@
 """`make bench which=scaling`: predictions of a model of the training loop for many GPUs.
 
 The model is a discrete-event simulation of what waits for what; it knows nothing of learning. Its
-parts are fitted to published times of verl. Prints the tables of docs/results/scaling.md.
+parts are fitted to published times of verl. Prints a table of docs/results/scaling.md.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -128,7 +128,7 @@ class Simulation:
 # (docs/advance/one_step_off.md at e55d143): the same model on two nodes of 16 H20 GPUs.
 PROBLEMS = 512  # of a step, × 16 responses
 PER_GPU = 4  # problems that a GPU generates at once: all 512 on 128 GPUs
-STEPS, LADDER_BATCHES = 12, 20  # simulated; the later half counts
+STEPS = 12  # simulated; the later half counts
 MINIBATCHES = 4  # of a step, in the asynchronous runs; weights are synced after the last
 
 
@@ -203,31 +203,6 @@ def fitted_spread() -> float:
     return min(spreads, key=lambda spread: abs(step_s(run.loop(spread)) - run.step))
 
 
-def ladder(spread: float) -> dict[str, tuple[Loop, str]]:
-    """Ways to run the same work on 128 GPUs, and the published speed-up of each."""
-    all_gpus, trained = COLOCATED[128].loop(spread), replace(HALVES[128], staleness=None)
-    halves = replace(trained.loop(spread), slots=PER_GPU * 64)
-    rare, free = replace(halves, sync_every=10), replace(halves, lag=4, in_order=False)
-    areal_verl = "2.27 and 2.77 (AReaL), 1.93 to 2.68 (verl)"
-    return {
-        "all GPUs generate, then all train": (all_gpus, "1"),
-        "halves, one step of overlap": (replace(halves, lag=1), "1.23 and 1.44 (verl)"),
-        "halves, new weights every ten batches": (rare, "1.85 (SPO; not confirmed)"),
-        "halves, fully asynchronous, at most four batches behind": (free, areal_verl),
-    }
-
-
-def order_table(spread: float) -> str:
-    """Speed-ups of the ladder, and published ones."""
-    rows, first = [], None
-    for name, (loop, published) in ladder(spread).items():
-        simulation = Simulation(loop).run(LADDER_BATCHES)
-        first = first or simulation.step_s
-        seconds, lag = simulation.step_s, f"{np.mean(simulation.lags):.1f}"
-        rows.append([name, f"{seconds:.0f}", f"{first / seconds:.2f}", lag, published])
-    return markdown.table(["", "s a step", "the model", "lag, mean", "published"], rows)
-
-
 def published_table(spread: float) -> str:
     """Published seconds a step, and the model's."""
     rows = []
@@ -250,9 +225,9 @@ def published_table(spread: float) -> str:
 
 
 def main() -> None:
-    """Simulate, and print the two tables of docs/results/scaling.md."""
+    """Simulate, and print the table of published times of docs/results/scaling.md."""
     spread = fitted_spread()
-    print(published_table(spread), order_table(spread), sep="\n\n")
+    print(published_table(spread))
 
 
 if __name__ == "__main__":

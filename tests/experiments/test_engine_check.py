@@ -1,7 +1,6 @@
 """The check of engine against learner: what it measures, when it is made, which faults it finds."""
 
 import copy
-import dataclasses
 import math
 
 import pytest
@@ -49,14 +48,6 @@ class Scorer:
         return score(self.reference, tokens, self.temperature).logp
 
 
-class Unheated(HFEngine):
-    """Samples and tells log-probs at temperature 1, whatever was asked for."""
-
-    def generate(self, request, finished=None):
-        sampling = dataclasses.replace(request.sampling, temperature=1.0)
-        return super().generate(dataclasses.replace(request, sampling=sampling))
-
-
 def monitor(policy, engine, reference=None, **options):
     config = run_config(
         algo=None,
@@ -100,23 +91,6 @@ def test_a_sync_left_out_is_caught(tiny):
     assert watch.summary(found).startswith("WARNING: log-probs of the hf engine")
     engine.sync(Policy(tiny))
     assert "WARNING" not in watch.summary(watch.check(2))
-
-
-def test_a_temperature_that_is_not_applied_is_caught(tiny):
-    watch = monitor(Policy(tiny), Unheated(Policy(tiny), {1}, 0, 64))
-    assert watch.summary(watch.check(1)).startswith("WARNING")
-
-
-def test_checks_wait_for_fresh_weights_and_for_their_turn(tiny):
-    options = {"logprob_check_every": 4, "logprob_check_samples": 1}
-    watch = monitor(Policy(tiny), HFEngine(Policy(tiny), {1}, 0, 64), **options)
-    made = []
-    for step in range(1, 16):
-        if watch.due(step, policy_lag=(step - 1) % 3):
-            watch.check(step)
-            made.append(step)
-    assert made == [1, 7, 13]  # fresh at 1, 4, 7, …
-    assert not monitor(Policy(tiny), None, logprob_check_every=0).due(1, 0)
 
 
 def moved(policy, by):

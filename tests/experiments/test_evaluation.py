@@ -1,7 +1,5 @@
 """Evaluations: the base's cache, further temperatures, and kills among them."""
 
-import os
-import signal
 from types import SimpleNamespace
 
 import pandas as pd
@@ -11,7 +9,6 @@ from envs.environment import JudgeStats
 from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig
 from experiments import trainer
-from experiments.config import resume
 from experiments.engines.base import Sampling
 from experiments.errors import UserError
 from experiments.evaluation import Evaluation
@@ -90,10 +87,6 @@ def begin(output_dir, *overrides):
     return trainer.train(config_of(*SMALL, f"output_dir={output_dir}", *overrides))
 
 
-def resumed(folder, *overrides):
-    return trainer.train(resume.resumed_config(folder, overrides), folder)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A finished run with these overrides, made once."""
@@ -152,49 +145,6 @@ def test_each_temperature_has_random_streams_of_its_own(tmp_path, monkeypatch):
     assert main == other_main and len(main) == 4 * 4
     # A further evaluation is never the main one of another run.
     assert len(main | further | other_further) == 3 * len(main)
-
-
-def killed_at(call, output_dir, *overrides):
-    """The folder of a run that is killed at the end of its `call`-th own evaluation."""
-    child = os.fork()
-    if not child:
-        calls, respond = [], Evaluation._evaluate
-
-        def killing(*given):
-            rows = respond(*given)
-            calls.append(1)
-            if len(calls) == call:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return rows
-
-        Evaluation._evaluate = killing
-        begin(output_dir, *overrides)
-        os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL
-    (folder,) = output_dir.glob("mini/*")
-    return folder
-
-
-# the base's three evaluations, the main one after a step, and three at the end
-@pytest.mark.slow  # kills elsewhere are in test_resume.py
-@pytest.mark.parametrize("call", [2, 6])
-def test_kill_9_among_them_costs_nothing(call, finished, tmp_path):
-    folder = killed_at(call, tmp_path, FURTHER)
-    assert resumed(folder).status == "finished"
-    assert_same(folder, finished(FURTHER), "metrics", "evals", "further_evals")
-
-
-@pytest.mark.slow  # two more runs; test_resume.py extends one without further temperatures
-def test_an_extended_run_is_evaluated_at_its_new_end(finished, tmp_path):
-    longer = begin(tmp_path, FURTHER, "steps=1").folder
-    assert resumed(longer, "steps=2").status == "finished"
-    whole = finished(FURTHER)
-    assert_same(longer, whole, "metrics", "evals")
-    rows = table(longer, "further_evals")
-    assert list(rows["step"].unique()) == [0, 1, 2]  # the former end's stay
-    kept = rows[rows["step"] != 1].reset_index(drop=True)
-    pd.testing.assert_frame_equal(kept, table(whole, "further_evals"), check_exact=True)
 
 
 @pytest.mark.parametrize(

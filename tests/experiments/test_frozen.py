@@ -70,14 +70,6 @@ def test_it_goes_on_where_it_stopped(recorded, tmp_path):
     assert metrics["budget/replayed_programs"].iloc[-1] == len(judged)
 
 
-def test_what_it_writes_beside_anothers_samples_is_its_own(recorded, tmp_path):
-    given = ("train.replay_share=0.5", f"replay.from_runs=[{recorded}]", "train.keep_samples=true")
-    table = sample_log.read_all(run(tmp_path, "algo=spo", *given)).to_pandas()
-    folder = next(tmp_path.glob("mini/*")).name
-    assert set(table[table["source"] == "policy"]["run"]) == {folder}
-    assert set(table[table["source"] == "run"]["run"]) == {recorded.name}
-
-
 def test_a_folder_without_its_configuration_is_refused(recorded, tmp_path):
     (tmp_path / "samples").symlink_to(recorded / "samples")
     config = config_of(*FEW, *frozen(tmp_path), f"output_dir={tmp_path / 'out'}")
@@ -120,10 +112,3 @@ def test_so_is_what_shows_in_a_batch(recorded, tmp_path, overrides, told):
     outcome = train(config)
     assert (outcome.status, outcome.expected) == ("failed", True)
     assert told in outcome.error
-
-
-def test_every_training_sample_is_kept(recorded):
-    table = sample_log.read_all(recorded)
-    assert table["step"].to_pylist() == [1] * 8 + [2] * 8
-    assert table["source"].to_pylist()[:4] == ["policy"] * 3 + ["dataset"]
-    assert set(table["run"].to_pylist()) == {recorded.name, None}

@@ -168,16 +168,6 @@ def test_equal_weights_with_another_config_share_no_cache(tmp_path):
     assert one["weights"] == other["weights"] and one["policy"] != other["policy"]
 
 
-def test_a_checkpoint_is_a_model_like_any_other(finished, tmp_path):
-    first = finished("grpo")
-    second = run(tmp_path, "algo=grpo", "steps=0", f"model.path={first}/checkpoints/final")
-    last = pd.read_parquet(first / "evals.parquet").query("step == 3")
-    again = pd.read_parquet(second / "evals.parquet").query("step == 0")
-    assert len(last) == len(again) == 8
-    info = json.loads((second / "run.json").read_text())
-    assert info["weights"] != json.loads((first / "run.json").read_text())["weights"]
-
-
 def start(tmp_path, *overrides):
     arguments = [*SMALL, "algo=grpo", "steps=5000", "eval.every=0", *overrides]
     process = subprocess.Popen(

@@ -42,11 +42,6 @@ def test_an_earlier_run_gives_what_its_policy_wrote_once_each(run):
     assert not earlier.left_out
 
 
-def test_it_pays_by_its_own_reward(run):
-    found = EarlierRun(run, "judge 1", RewardConfig(low=-1.0, high=2.0)).samples_for(P)
-    assert [s.reward for s in found] == [2.0, -1.0, 2.0]
-
-
 def test_what_its_reward_hangs_on_must_be_as_it_was(run):
     assert (
         EarlierRun(run, "judge 2", RewardConfig()).rejection_reason(P)

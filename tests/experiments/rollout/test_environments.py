@@ -50,21 +50,8 @@ def test_sums_open_no_sandbox_whatever_the_algorithm_asks_for(tmp_path):
     assert {"reference_rewards", "offline"} <= {f.name for f in (tmp_path / ".cache").iterdir()}
 
 
-def nearly(judgement):
-    """Somebody's reward: something for saying an integer at all."""
-    return 1.0 if judgement.passed else 0.25 * bool(judgement.program)
-
-
 def far_too_much(judgement):
     return 3.0
-
-
-def test_a_reward_of_ones_own_is_what_a_run_learns_from(tmp_path):
-    own = f"task.reward.kind={__name__}.nearly"
-    outcome = train(config("task=sums", "algo=grpo", own, *SMALL, f"output_dir={tmp_path}"))
-    metrics = pandas.read_parquet(outcome.folder / "metrics.parquet")
-    assert (metrics["reward_mean"] > metrics["accepted_share"] + 0.1).all()
-    assert (metrics["reward_mean"] <= 1).all()
 
 
 def test_a_reward_out_of_its_range_ends_a_run_in_a_line(tmp_path):

@@ -36,12 +36,6 @@ def test_a_second_interrupt_does_not_wait():
         pass  # nothing is pending
 
 
-def test_an_ignored_signal_stays_ignored():
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    interrupts.raise_interrupts()
-    signal.raise_signal(signal.SIGINT)
-
-
 def test_a_process_that_leaves_at_once_says_how_to_resume():
     program = """
 import signal

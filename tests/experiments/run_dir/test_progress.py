@@ -62,30 +62,6 @@ def test_a_terminal_shows_bar_and_activity_in_whole_lines(monkeypatch, width):
     assert len(lines) == 2 if width == 140 else len(lines) <= 3
 
 
-def test_eighty_columns_show_whole_counts_beside_an_evaluation(monkeypatch):
-    display, console = terminal(monkeypatch, 80)
-    display.bars.update(display.training, total=200)
-    display.evaluated("evaluation", {1: 0.058}, None, main=True)
-    display.step(100, ROW | {"generated_tokens": 42_100}, seconds=35.0)
-    display.evaluating("evaluation at step 100", 2400)
-    with console.capture() as capture:
-        console.print(display.bars.make_tasks_table(display.bars.tasks))
-    training, evaluation = capture.get().rstrip("\n").split("\n")
-    assert "100/200" in training and "1,203 tokens/s" in training
-    assert "0/2400" in evaluation
-
-
-def test_the_last_bar_has_the_last_evaluations_score(monkeypatch):
-    display, _ = terminal(monkeypatch, 140)
-    display.evaluated("a", {1: 0.058}, None, main=True)
-    display.step(40, ROW, seconds=1.0)
-    display.evaluated("b", {1: 0.414}, None, main=True)
-    [task] = display.bars.tasks
-    assert "pass@1 0.414" in task.fields["note"]
-    display.evaluated("c", {1: 0.3}, None, main=False)  # it has a line of its own
-    assert "pass@1 0.414" in task.fields["note"]
-
-
 def test_a_step_without_a_response_shows_its_loss(monkeypatch):
     display, _ = terminal(monkeypatch, 140)
     display.step(3, {"generated_tokens": 0, "reward_mean": float("nan"), "loss": 1.25}, seconds=1.0)
