@@ -24,11 +24,11 @@ from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.evaluation import Evaluation
+from experiments.learner.flops import model_flops
 from experiments.learner.learner import Learner
 from experiments.learner.memory import check_memory
 from experiments.policy import loading
 from experiments.policy.model_checks import check_lengths, check_tokens
-from experiments.policy.model_flops import model_flops
 from experiments.replay.buffer import ReplayBuffer
 from experiments.replay.judgements import JudgementCache, JudgingCosts
 from experiments.replay.sample_log import SampleLog
@@ -164,7 +164,7 @@ def build(
     activity = activity or Activity()
     activity.begin("opening the task")
     algorithm = load_function(config.algo.core, "algo.core")(config.algo, config.task.reward.high)
-    model_config = loading.read_config(config.model, activity)
+    model_config = loading.read_config(config.model)
     check_lengths(model_config, config)
     ranks = runtime.size if runtime.sharded else 0
     records.describe(memory=check_memory(config, algorithm.needs, ranks))

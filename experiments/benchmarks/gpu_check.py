@@ -195,11 +195,12 @@ def learn(bench: Bench) -> None:
         rate = trained_tokens / min(seconds[1:])
         text = f"{name}: {min(seconds[1:]):.2f} s a step, {rate:,.0f} tokens/s"
         if bench.device.type == "cuda":
-            shape, peak = memory.shape_of(bench.model), torch.cuda.max_memory_allocated()
-            needed = sum(memory.estimate(shape, config, algorithm.needs, on_gpu=True).values())
+            peak = torch.cuda.max_memory_allocated()
+            parts = memory.estimate(bench.model, config, algorithm.needs, on_gpu=True)
+            needed, parameters = sum(parts.values()), policy.model.num_parameters()
             gpu = torch.cuda.get_device_name(0)
             flops = next((f for card, f in PEAK_FLOPS.items() if card in gpu), math.nan)
-            text += f", MFU {6 * shape.parameters * rate / flops:.0%}, peak {peak / 2**30:.1f} GiB"
+            text += f", MFU {6 * parameters * rate / flops:.0%}, peak {peak / 2**30:.1f} GiB"
             text += f", {peak / needed:.2f} of the estimate"
         print(text, flush=True)
         del step, policy

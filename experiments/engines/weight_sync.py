@@ -11,22 +11,18 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from torch import Tensor
+
+from experiments.config.schema import TrainConfig
+from experiments.engines.base import Engine
 from experiments.policy.fsdp import whole_tree
-from experiments.policy.policy import copy_weights
-from experiments.policy.weight_snapshots import ShardedSnapshot, WeightSnapshot, from_tensors
+from experiments.policy.policy import Policy, WeightSource, copy_weights
+from experiments.policy.weight_snapshots import ShardedSnapshot, WeightSnapshot, weights_from
 from experiments.run_dir import checkpoints
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from experiments.config.schema import TrainConfig
-    from experiments.engines.base import Engine
-    from experiments.policy.policy import Policy, WeightSource
-    from experiments.sample import Sample
+from experiments.sample import Sample
 
 
 class WeightSync:
@@ -132,11 +128,10 @@ class WeightSync:
         """Restore what `state_dict` returned; the learner's own weights are not part of it."""
         self.version, self._versions = state["version"], dict(state["versions"])
         self._pending = deque(
-            self._snapshots.restore(self.policy, tensors, version)
-            for version, tensors in state["pending"]
+            self._snapshots(self.policy, tensors, version) for version, tensors in state["pending"]
         )
         if state["weights"] is not None:
-            weights = from_tensors(self.policy, state["weights"], self.version)
+            weights = weights_from(self.policy, state["weights"], self.version)
             copy_weights(weights, into=self.engine.policy)
             if self._adapter is not None:
                 self._adapter = _clones(state["weights"])

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from algorithms.base import Batch
+from algorithms.base import Batch, Needs
+from algorithms.tensors import correction_weights, masked_mean
+from experiments.config.schema import TrainConfig
 from experiments.learner.forward import Tokens
+from experiments.policy.ranks import RankGroup
 from experiments.sample import PromptedProblem, Sample
 from experiments.seeds import stream
-
-if TYPE_CHECKING:
-    from algorithms.base import Needs
-    from experiments.config.schema import TrainConfig
-    from experiments.policy.ranks import RankGroup
 
 
 def pack(samples: Sequence[Sample], pad: int, device: torch.device) -> Tokens:
@@ -45,9 +43,12 @@ def pad_rows(rows: Sequence[Sequence[float]], mask: Tensor) -> Tensor:
 
 
 def judged_batch(
-    samples: Sequence[Sample], mask: Tensor, group_size: int, config: TrainConfig
+    samples: Sequence[Sample], mask: Tensor, group_size: int, config: TrainConfig, batches: int = 0
 ) -> Batch:
-    """Return the batch's rewards and verdicts, and the rows that count, without log-probs."""
+    """Return the batch's rewards and verdicts, and the rows that count, without log-probs.
+
+    `batches`: of the run before this one.
+    """
     device = mask.device
     truncated = torch.tensor([sample.truncated for sample in samples], device=device)
     return Batch(
@@ -58,7 +59,55 @@ def judged_batch(
         fresh=torch.tensor([sample.fresh for sample in samples], device=device),
         accepted=torch.tensor([sample.accepted for sample in samples], device=device),
         group_size=group_size,
+        batches=batches,
     )
+
+
+def with_behaviour(
+    batch: Batch,
+    samples: Sequence[Sample],
+    tokens: Tokens,
+    config: TrainConfig,
+    logp: Callable[[Tokens], Tensor],
+    ref_logp: Callable[[Tokens], Tensor],
+) -> tuple[Batch, dict[str, float]]:
+    """Return the batch with its behaviour log-probs, and metrics of their correction.
+
+    With `train.correction` they are the proximal policy's, and terms have importance weights of
+    proximal over rollout policy. Samples without log-probs get 0, or, by `train.missing_logprobs`,
+    those of the policy or the reference, which `logp` and `ref_logp` compute.
+    """
+    mask, kind = tokens.own, config.correction
+    rollout = pad_rows([sample.logps or () for sample in samples], mask)
+    missing = torch.tensor([[sample.logps is None] for sample in samples], device=mask.device)
+    if missing.any() and config.missing_logprobs != "reject":
+        computed = logp(tokens) if config.missing_logprobs == "recomputed" else ref_logp(tokens)
+        rollout, missing = torch.where(missing, computed, rollout), missing & False
+    if kind == "none":
+        return replace(batch, rollout_logp=rollout, behaviour_logp=rollout), {}
+    proximal = logp(tokens)
+    weights, cut = correction_weights(proximal, rollout, mask, kind, *config.correction_bounds)
+    corrected, weights = mask & ~missing, weights.masked_fill(missing, 1.0)
+    batch = replace(batch, rollout_logp=rollout, behaviour_logp=proximal, correction=weights)
+    return batch, {
+        "correction/weight_mean": float(masked_mean(weights, corrected)),
+        "correction/cut_share": float(masked_mean(cut.float(), corrected)),
+    }
+
+
+def with_current_weights(batch: Batch, logp: Tensor, config: TrainConfig) -> Batch:
+    """Return the rows with importance weights of the policy at this step, detached.
+
+    `logp`: the policy's in training (batch, time). Rows without rollout log-probs keep weight 1,
+    unless they have a substitute, which then counts as their rollout policy.
+    """
+    weights, _ = correction_weights(
+        logp.detach(), batch.rollout_logp, batch.mask, config.correction, *config.correction_bounds
+    )
+    known = batch.mask
+    if config.missing_logprobs == "reject":  # else `rollout_logp` has a substitute for them
+        known = known & batch.online.unsqueeze(-1)
+    return replace(batch, correction=weights.masked_fill(~known, 1.0))
 
 
 def trim(batch: Batch, time: int) -> Batch:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -22,8 +22,9 @@ from experiments.learner.batching import (
     rank_micro_batches,
     step_rows,
     trim,
+    with_behaviour,
+    with_current_weights,
 )
-from experiments.learner.behaviour_logprobs import behaviour_logprobs, with_current_weights
 from experiments.learner.flops import PassCosts
 from experiments.learner.forward import Tokens, score
 from experiments.learner.metrics import (
@@ -36,8 +37,12 @@ from experiments.learner.metrics import (
     step_metrics,
 )
 from experiments.learner.modules import Modules
-from experiments.learner.norm_clipping import NormClipping
-from experiments.learner.optimiser import Float32AdamW, learning_rate_factor, parameter_groups
+from experiments.learner.optimiser import (
+    Float32AdamW,
+    NormClipping,
+    learning_rate_factor,
+    parameter_groups,
+)
 from experiments.policy.fsdp import whole_tree
 from experiments.policy.policy import Policy
 from experiments.policy.ranks import SINGLE_RANK, RankGroup
@@ -46,8 +51,11 @@ from experiments.run_dir.interrupts import defer_interrupts
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Sample
 
-if TYPE_CHECKING:
-    from experiments.rollout.initial_values import InitialValues
+
+class InitialValues(Protocol):
+    """The prompts' soft values under the reference, for algorithms that need them."""
+
+    def compute(self, samples: Sequence[Sample], batch: Batch) -> Tensor: ...
 
 
 class Learner:
@@ -82,8 +90,9 @@ class Learner:
         self.modules = Modules(policy, needs, config, ranks, keep_reference)
         self.reference = self.modules.reference  # the initial policy, if it is kept
         self.flops = PassCosts(self.modules, ledger)
-        critic, head = self.modules.critic, self.modules.value_head
-        groups = parameter_groups(algorithm.config, policy, critic, head)
+        groups = parameter_groups(
+            algorithm.config, policy, self.modules.critic, self.modules.value_head
+        )
         self.optimiser = Float32AdamW(groups, config.weight_decay)
         self.clipping = NormClipping(config)
         self.rates = [rate for _, rate in groups]
@@ -125,7 +134,11 @@ class Learner:
         self.optimiser.zero_grad(set_to_none=True)
         tokens, batch, metrics = self._assemble(samples, group_size)
         if self.algorithm.needs.initial_value != "none":
-            batch = replace(batch, q0=self._initial_values(samples, batch, initial_values))
+            # Only rank 0 has them.
+            given: Any = initial_values
+            before = batch
+            q0 = self.ranks.broadcast(lambda: given.compute(samples, before))
+            batch = replace(batch, q0=q0)
         metrics |= group_metrics(batch)
         steps: list[dict[str, float]] = []
         kept_rows = 0
@@ -145,18 +158,6 @@ class Learner:
             self.batches += 1
         metrics |= {"kept_share": kept_rows / len(samples) / self.config.epochs}
         return metrics | batch_metrics(steps)
-
-    def _initial_values(
-        self, samples: Sequence[Sample], batch: Batch, initial_values: InitialValues | None
-    ) -> Tensor:
-        """Return the prompts' soft values on every rank; only rank 0 has `initial_values`."""
-
-        def compute() -> Tensor:
-            if initial_values is None:
-                raise RuntimeError("this algorithm needs initial values")
-            return initial_values.compute(samples, batch)
-
-        return self.ranks.broadcast(compute)
 
     def _mini_batches(self, tokens: Tokens, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows of the batch, those rows prepared) for each optimiser step, groups whole.
@@ -189,16 +190,12 @@ class Learner:
         needs, past = self.algorithm.needs, self.modules.past
         every = self.config.reference_every
         tokens = pack(samples, self.pad, self.model.device)
-        logps = behaviour_logprobs(samples, tokens, self.config, self.logp, self.ref_logp)
+        batch = judged_batch(samples, tokens.own, group_size, self.config, self.batches)
+        batch, metrics = with_behaviour(
+            batch, samples, tokens, self.config, self.logp, self.ref_logp
+        )
         if every and self.batches % every == 0:
             past.keep("reference")
-        batch = replace(
-            judged_batch(samples, tokens.own, group_size, self.config),
-            batches=self.batches,
-            behaviour_logp=logps.behaviour,
-            correction=logps.correction,
-            rollout_logp=logps.rollout,
-        )
 
         def logp(name: str) -> Tensor:
             if name == "policy":
@@ -212,10 +209,13 @@ class Learner:
         if needs.critic != "none":
             once = self.config.minibatches == self.config.epochs == 1 and bool(batch.keep.all())
             self.critic_is_ahead = once and self.critic_alone
-            ahead = self.critic_is_ahead
-            values = self._learn_values(tokens, batch) if ahead else self._values(tokens)
+            if self.critic_is_ahead:
+                values = self._learn_values(tokens, batch)
+            else:
+                self.flops.valued(tokens)
+                values = self.modules.values(tokens)
             batch = replace(batch, values=values)
-        return tokens, batch, logps.metrics
+        return tokens, batch, metrics
 
     def logp(self, tokens: Tokens) -> Tensor:
         """Return the policy's log-probs at the training temperature, (batch, time), no gradient."""
@@ -236,30 +236,24 @@ class Learner:
             activity.expect(len(tokens.mask), "responses")
             return self.modules.logp(reference, tokens, activity.advance)
 
-    def _values(self, tokens: Tokens) -> Tensor:
-        """Return the critic's values, (batch, time), without gradient."""
-        self.flops.valued(tokens)
-        return self.modules.values(tokens)
-
     def _learn_values(self, tokens: Tokens, batch: Batch) -> Tensor:
         """Return the critic's values, (batch, time), and add its gradients in the same pass.
 
         Before a batch's only step, the old values are those that the critic learns from.
         """
-
+        critic = self.modules.critic
+        assert critic is not None
         self.flops.critic_trained(tokens)
 
         def values(rows: Tensor, counts: bool) -> Tensor:
             part = tokens.rows(rows)
-            now = self.modules.critic_values(part)
+            now = critic(part)
             micro = replace(trim(batch.rows(rows), part.mask.shape[1]), values=now.detach())
-            self._critic_backward(now, self.algorithm.prepare(micro), counts)
+            loss = self.algorithm.critic_loss(now, self.algorithm.prepare(micro))
+            self._backward(loss, counts)
             return now.detach()
 
         return map_micro_batches(values, tokens, self.config, self.ranks)
-
-    def _critic_backward(self, values: Tensor, batch: Batch, counts: bool) -> None:
-        self._backward(self.algorithm.critic_loss(values, batch), counts)
 
     def _backward(self, loss: Tensor, counts: bool) -> None:
         (loss if counts else loss * 0).backward()
@@ -274,7 +268,7 @@ class Learner:
         elif self.modules.critic is not None:
             values = self.modules.critic(tokens)
             if self.critic_alone:
-                self._critic_backward(values, batch, counts)
+                self._backward(self.algorithm.critic_loss(values, batch), counts)
                 values = values.detach()
         entropy: Entropy = "graph" if self.algorithm.needs.entropy_graph else "value"
         temperature = self.config.temperature

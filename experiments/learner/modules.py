@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from algorithms.base import Needs
+from experiments.config.schema import TrainConfig
 from experiments.learner.batching import map_micro_batches
 from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
 from experiments.policy.loading import critic_backbone, own_copy, reference_of
 from experiments.policy.lora import load_trained, trained_state
 from experiments.policy.past_policies import PastPolicies
 from experiments.policy.policy import Policy
-
-if TYPE_CHECKING:
-    from algorithms.base import Needs
-    from experiments.config.schema import TrainConfig
-    from experiments.policy.ranks import RankGroup
+from experiments.policy.ranks import RankGroup
 
 
 class Modules:
@@ -52,7 +50,13 @@ class Modules:
         self.past = PastPolicies(
             policy, lambda: self._sharded_early(own_copy(policy)), (*needs.copies, *moving)
         )
-        self._shard([self.reference, *self.past.policies.values(), policy])
+        for held in (self.reference, *self.past.policies.values(), policy):
+            if held is not None:
+                ranks.shard(held)
+        if self.critic is not None:
+            ranks.shard(self.critic.backbone, self.critic)
+        if self.value_head is not None:
+            ranks.shard_head(self.value_head)
 
     def _sharded_early(self, copied: Policy) -> Policy:
         """Shard a copy at once, so that no two copies are whole at a time.
@@ -62,16 +66,6 @@ class Modules:
         if self.policy.adapter is None:
             self.ranks.shard(copied)
         return copied
-
-    def _shard(self, policies: Iterable[Policy | None]) -> None:
-        """Shard all modules that are not sharded yet."""
-        for policy in policies:
-            if policy is not None:
-                self.ranks.shard(policy)
-        if self.critic is not None:
-            self.ranks.shard(self.critic.backbone, self.critic)
-        if self.value_head is not None:
-            self.ranks.shard_head(self.value_head)
 
     @torch.no_grad()
     def logp(
@@ -103,18 +97,13 @@ class Modules:
 
         def values(rows: Tensor, _: bool) -> Tensor:
             part = tokens.rows(rows)
-            if self.value_head is None:
-                return self.critic_values(part)
+            if self.critic is not None:
+                return self.critic(part)
+            assert self.value_head is not None
             hidden = self.policy.run(token_hidden, part)
             return values_of(self.value_head, hidden, part.own)
 
         return map_micro_batches(values, tokens, self.config, self.ranks)
-
-    def critic_values(self, tokens: Tokens) -> Tensor:
-        """Return a separate critic's values of these rows, with gradient."""
-        if self.critic is None:
-            raise RuntimeError("this learner has no separate critic")
-        return self.critic(tokens)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the weights that training changes; the tensors are not copied."""
@@ -133,9 +122,5 @@ class Modules:
             self.past.load_state_dict(state["earlier"])
 
     def _trained(self) -> dict[str, nn.Module]:
-        modules = {
-            "model": self.policy.model,
-            "critic": self.critic,
-            "value_head": self.value_head,
-        }
-        return {name: module for name, module in modules.items() if module is not None}
+        held = {"model": self.policy.model, "critic": self.critic, "value_head": self.value_head}
+        return {name: module for name, module in held.items() if module is not None}

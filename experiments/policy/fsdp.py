@@ -9,19 +9,16 @@ they can be loaded anywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils import _pytree
 
 from algorithms.base import PolicyOutput
-
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
-
-    from experiments.policy.policy import Policy
 
 Result = TypeVar("Result")
 
@@ -44,27 +41,8 @@ class GatheringRoot(nn.Module):
         return function(*args, **kwargs)
 
 
-def shard(policy: Policy, mesh: DeviceMesh, critic: nn.Module | None = None) -> None:
-    """Keep this rank's part of the policy's weights, in place; a sharded one stays as it is.
-
-    `critic`: the module that has the policy as its backbone, whose own forward gathers the rest.
-    """
-    if policy.sharded:
-        return
-    layers = list(getattr(policy.model.base_model, "layers", ()))
-    if critic is None:
-        policy.root = GatheringRoot(policy.model)
-        shard_units([*layers, policy.root], mesh)
-    else:  # a head is a unit of its own, because a unit has one precision
-        heads = [part for part in critic.children() if part is not policy.model]
-        shard_units([*layers, *heads, critic], mesh)
-    policy.sharded = True
-
-
 def shard_units(units: Sequence[nn.Module], mesh: DeviceMesh) -> None:
     """Keep this rank's part of each module's weights; inner modules come before outer ones."""
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
     precision = MixedPrecisionPolicy(reduce_dtype=torch.float32)  # where ranks' gradients add up
     for unit in units:
         sharded = fully_shard(unit, mesh=mesh, reshard_after_forward=True, mp_policy=precision)

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import huggingface_hub
 import torch
+import transformers
 from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from envs.hub_errors import explain_hub_error
 from experiments.config.model_folder import GGUF, locate
@@ -21,13 +24,9 @@ from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.policy.activation_checkpointing import checkpoint_activations
 from experiments.policy.gguf import converted_folder
-from experiments.policy.lora import adapted, with_other_adapter, with_own_adapter
+from experiments.policy.lora import adapted, with_own_adapter
 from experiments.policy.lora import save as save_adapter
 from experiments.policy.policy import Policy
-from experiments.run_dir.activity import Activity
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 HUB_TIMEOUT_S = 10
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -42,24 +41,19 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def source_of(config: ModelConfig, activity: Activity | None = None) -> str:
+def source_of(config: ModelConfig) -> str:
     """Return the folder that holds the model in transformers' format, or its hub id.
 
-    A .gguf file is converted first, which `activity` shows. Raises UserError, and what transformers
-    raises for a file that it cannot read.
+    A .gguf file is converted first. Raises UserError, and what transformers raises for a file that
+    it cannot read.
     """
     source = locate(config.path, config.fallback)
-    return str(converted_folder(Path(source), activity)) if source.endswith(GGUF) else source
+    return str(converted_folder(Path(source))) if source.endswith(GGUF) else source
 
 
-def read_config(config: ModelConfig, activity: Activity | None = None) -> PreTrainedConfig:
-    """Return the model's transformers config, without its weights; as `source_of` otherwise.
-
-    Raises UserError.
-    """
-    import transformers
-
-    with _explained(config, activity) as where:
+def read_config(config: ModelConfig) -> PreTrainedConfig:
+    """Return the model's transformers config, without its weights. Raises UserError."""
+    with _explained(config) as where:
         return transformers.AutoConfig.from_pretrained(**where)
 
 
@@ -71,8 +65,6 @@ def load(config: ModelConfig) -> tuple[Policy, PreTrainedTokenizerBase]:
 
 def load_policy(config: ModelConfig) -> Policy:
     """Return the base policy, in evaluation mode on its device. Raises UserError."""
-    import transformers
-
     _quieten()
     with _explained(config) as where:
         model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -84,12 +76,9 @@ def load_policy(config: ModelConfig) -> Policy:
             adapter_kwargs={"local_files_only": where["local_files_only"]},
         )
     text = model.config.get_text_config()  # the learner takes logits from the head itself
-    if getattr(text, "final_logit_softcapping", None):
-        raise UserError(f"model.path={config.path}: models that cap their logits are not supported")
-    if {getattr(text, name, None) for name in ("logits_scaling", "logit_scale")} - {None, 1}:
-        raise UserError(
-            f"model.path={config.path}: models that scale their logits are not supported"
-        )
+    scales = {getattr(text, name, None) for name in ("logits_scaling", "logit_scale")} - {None, 1}
+    if scales or getattr(text, "final_logit_softcapping", None):
+        raise UserError(f"model.path={config.path}: models that cap or scale logits do not work")
     # transformers' decorator hides the signature of `to`.
     model = model.to(pick_device(config.device))  # type: ignore[arg-type]
     return Policy(model.eval())
@@ -101,8 +90,6 @@ def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     Without an end token of its own it has the first one of generation_config.json, or of
     config.json. Without padding it pads with the end token.
     """
-    import transformers
-
     _quieten()
     with _explained(config) as where:
         tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
@@ -115,16 +102,12 @@ def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
 
 
 def _quieten() -> None:
-    import transformers
-
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("transformers").setLevel(logging.ERROR)
 
 
 def _configured_ends(where: dict[str, Any]) -> list[int]:
     """Return the end tokens that the weights will have in `generation_config`."""
-    import transformers
-
     source, cached = where["pretrained_model_name_or_path"], where["local_files_only"]
     try:
         found = transformers.GenerationConfig.from_pretrained(source, local_files_only=cached)
@@ -140,10 +123,10 @@ def _as_list(ids: int | list[int] | None) -> list[int]:
 
 
 @contextmanager
-def _explained(config: ModelConfig, activity: Activity | None = None) -> Iterator[dict[str, Any]]:
+def _explained(config: ModelConfig) -> Iterator[dict[str, Any]]:
     """Yield `from_pretrained`'s arguments; any error in the block becomes a one-line UserError."""
     try:
-        source = source_of(config, activity)
+        source = source_of(config)
         cached = not Path(source).is_dir() and not _hub_answers(source)
         yield {"pretrained_model_name_or_path": source, "local_files_only": cached}
     except UserError:
@@ -166,8 +149,6 @@ def _hub_answers(name: str) -> bool:
     Without an answer, files cached by an earlier run are used. Raises the client's error if
     the hub answers that there is no such model.
     """
-    import huggingface_hub
-
     try:
         huggingface_hub.HfApi().model_info(name, timeout=HUB_TIMEOUT_S)
     except huggingface_hub.errors.HfHubHTTPError as error:
@@ -204,8 +185,6 @@ def random_model(
     config: PreTrainedConfig, device: torch.device, dtype: torch.dtype
 ) -> PreTrainedModel:
     """Return a model of this transformers config with random weights."""
-    import transformers
-
     with torch.device(device):
         model = transformers.AutoModelForCausalLM.from_config(
             config, dtype=dtype, attn_implementation="sdpa"
@@ -215,19 +194,14 @@ def random_model(
 
 def frozen_copy(policy: Policy, device: str | None = None) -> Policy:
     """Return a copy with frozen weights, on `device` or the policy's own."""
-    moved = {} if device is None else _parameters_on(device, policy.model)
-    model = copy.deepcopy(policy.model, moved)
-    if device is not None:
-        model = model.to(device)  # type: ignore[arg-type]  # its decorator hides the signature
-    return policy.with_model(model.requires_grad_(False).eval())
-
-
-def _parameters_on(device: str, model: nn.Module) -> dict[int, nn.Parameter]:
-    """Return copies for deepcopy's memo, so that none is made on the model's own device."""
-    return {
+    if device is None:
+        return policy.with_model(copy.deepcopy(policy.model).requires_grad_(False).eval())
+    moved = {  # deepcopy's memo: it makes no copy on the model's own device
         id(p): nn.Parameter(p.detach().to(device, copy=True), requires_grad=False)
-        for p in model.parameters()
+        for p in policy.model.parameters()
     }
+    model = copy.deepcopy(policy.model, moved).to(device)  # type: ignore[arg-type]
+    return policy.with_model(model.requires_grad_(False).eval())
 
 
 def trained_policy(base: Policy, config: RunConfig) -> Policy:
@@ -254,8 +228,8 @@ def reference_of(policy: Policy) -> Policy:
 
 def critic_backbone(policy: Policy) -> Policy:
     """Return a trainable backbone that begins as the model: a second adapter, or a copy."""
-    if policy.adapter is not None:
-        return with_other_adapter(policy, "critic")
+    if adapter := policy.adapter:
+        return adapted(adapter.base, adapter.config, adapter.seed, "critic")
     backbone = frozen_copy(policy)
     backbone.model.requires_grad_(True)
     return backbone

@@ -12,22 +12,19 @@ the scale α/r with α = 32; there rank 1 is already enough for policy gradients
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
+from experiments.config.schema import ModelConfig
 from experiments.policy.fsdp import as_shard
 from experiments.policy.policy import Adapter, Policy
 from experiments.seeds import seed_for
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from experiments.config.schema import ModelConfig
 
 ADAPTER = "default"  # peft's name for a module's only adapter
 OF_PEFT = "base_model.model."  # the prefix of a weight's name in peft's files
@@ -41,7 +38,7 @@ def adapted(base: Policy, config: ModelConfig, seed: int, stream: str = "policy"
     """
     from peft import LoraConfig, inject_adapter_in_model
 
-    model = _sharing(base.model, base.model.parameters())
+    model = copy.deepcopy(base.model, {id(weight): weight for weight in base.model.parameters()})
     settings = LoraConfig(
         r=config.adapter_rank,
         lora_alpha=config.adapter_alpha,  # type: ignore[arg-type]  # peft takes any number
@@ -55,17 +52,6 @@ def adapted(base: Policy, config: ModelConfig, seed: int, stream: str = "policy"
     for parameter in trained(model):
         parameter.data = parameter.data.to(base.model.dtype)
     return replace(base.with_model(model), adapter=Adapter(base, config, seed))
-
-
-def _sharing(model: PreTrainedModel, shared: Iterable[nn.Parameter]) -> PreTrainedModel:
-    """Return a copy of the module tree that has these parameters in common with it."""
-    return copy.deepcopy(model, {id(parameter): parameter for parameter in shared})
-
-
-def with_other_adapter(policy: Policy, stream: str) -> Policy:
-    """Return a policy over the same base whose new adapter is drawn from another stream."""
-    adapter = _adapter(policy)
-    return adapted(adapter.base, adapter.config, adapter.seed, stream)
 
 
 def rate_factor(policy: Policy) -> float:
@@ -98,8 +84,8 @@ def load_trained(module: nn.Module, state: dict[str, Tensor]) -> None:
 def with_own_adapter(policy: Policy) -> Policy:
     """Return a frozen copy whose adapter is its own and whose base weights are the policy's."""
     named = policy.model.named_parameters()
-    base_weights = [parameter for name, parameter in named if ".lora_" not in name]
-    return policy.with_model(_sharing(policy.model, base_weights).requires_grad_(False))
+    shared = {id(weight): weight for name, weight in named if ".lora_" not in name}
+    return policy.with_model(copy.deepcopy(policy.model, shared).requires_grad_(False))
 
 
 def save(policy: Policy, state: dict[str, Tensor], folder: Path) -> None:
@@ -107,29 +93,19 @@ def save(policy: Policy, state: dict[str, Tensor], folder: Path) -> None:
 
     `state` is the model's `trained_state`, whole.
     """
-    from peft import LoraConfig
-    from safetensors.torch import save_file
-
     tensors = {
         f"{OF_PEFT}{name.replace(f'.{ADAPTER}.', '.')}": value.detach().cpu()
         for name, value in state.items()
     }
     save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
-    settings = cast("dict[str, LoraConfig]", policy.model.peft_config)
+    settings: Any = policy.model.peft_config
     settings[ADAPTER].save_pretrained(str(folder))
 
 
 def load(policy: Policy, folder: Path) -> None:
     """Load the adapter that `save` saved."""
     from peft import set_peft_model_state_dict
-    from safetensors.torch import load_file
 
     tensors = load_file(folder / "adapter_model.safetensors")
     state = {name.removeprefix(OF_PEFT): value for name, value in tensors.items()}
     set_peft_model_state_dict(policy.model, state)
-
-
-def _adapter(policy: Policy) -> Adapter:
-    if policy.adapter is None:
-        raise ValueError("the policy has no adapter")
-    return policy.adapter

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-    from transformers import PreTrainedModel
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
 
-    from experiments.config.schema import ModelConfig
-    from experiments.policy.fsdp import GatheringRoot
+from experiments.config.schema import ModelConfig
+from experiments.policy.fsdp import GatheringRoot, whole
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -37,7 +36,7 @@ class WeightSource(Protocol):
     def plain_weights(self) -> Iterator[Tensor]:
         """Yield the weights as a model without an adapter has them, in its parameters' order."""
 
-    def own_tensors(self) -> list[Tensor]:
+    def own_tensors(self) -> Sequence[Tensor]:
         """Return the tensors that tell two sets of weights of one model apart: the adapter's, or
         all. They are not copied, and are the same for sharded and unsharded weights."""
 
@@ -97,8 +96,6 @@ class Policy:
         Of a sharded policy this is a collective of all ranks.
         `adapter`: other adapter tensors, in the order of `own_tensors`, for the policy's own.
         """
-        from experiments.policy.fsdp import whole
-
         layers = dict(self.model.named_modules(remove_duplicate=False))
         own = {name: p for name, p in self.model.named_parameters() if ".lora_" in name}
         tensors = dict(zip(own, own.values() if adapter is None else adapter, strict=True))
@@ -123,8 +120,6 @@ class Policy:
 
 def _with_adapter(weight: Tensor, name: str, layer: Any, tensors: Mapping[str, Tensor]) -> Tensor:
     """Return W + scale·BA of one of peft's linear layers, as a new tensor."""
-    from experiments.policy.fsdp import whole
-
     (adapter,) = layer.active_adapters
     parts = (tensors[f"{name}.lora_{part}.{adapter}.weight"].detach() for part in "AB")
     a, b = (whole(part).to(weight.device).float() for part in parts)
@@ -136,8 +131,6 @@ def copy_weights(source: WeightSource, into: Policy) -> None:
 
     They are plain weights, or the adapter's where `into` has one over the same base.
     """
-    import torch
-
     weights = source.plain_weights() if into.adapter is None else source.own_tensors()
     with torch.no_grad():
         for own, new in zip(into.own_tensors(), weights, strict=True):

@@ -1,8 +1,8 @@
 """Snapshots of a policy's weights for batches to come (`train.lag`); checkpoints hold them too.
 
-Pending snapshots are whole in host memory, or one rank's shards. A learner on N ranks with an
+Pending snapshots are in host memory, whole or one rank's shards. A learner on N ranks with an
 engine each would otherwise hold the weights N times for every batch of lag. Of an adapted policy a
-snapshot holds the adapter, also in shards, or unsharded on its device.
+snapshot holds the adapter.
 """
 
 from __future__ import annotations
@@ -10,90 +10,73 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from experiments.policy.fsdp import as_shard, whole
-from experiments.policy.lora import with_own_adapter
-from experiments.policy.policy import Policy, WeightSource
+from experiments.policy.policy import Policy
 
 
 @dataclass(frozen=True)
 class PlainWeights:
-    """Plain weights without a model, in the order of its parameters."""
+    """Weights without a model (see `WeightSource`), in the order of its parameters."""
 
-    tensors: list[Tensor]
+    tensors: Sequence[Tensor]
     version: int
-    adapter: list[Tensor] | None = None  # the adapter's tensors that are part of the weights
+    adapted: Policy | None = None  # the policy whose adapter the tensors are
 
     def plain_weights(self) -> Iterator[Tensor]:
-        return iter(self.tensors)
+        if self.adapted is None:
+            return iter(self.tensors)
+        return (weight for _, weight in self.adapted.named_weights(adapter=self.tensors))
 
-    def own_tensors(self) -> list[Tensor]:
-        return self.tensors if self.adapter is None else self.adapter
+    def own_tensors(self) -> Sequence[Tensor]:
+        return self.tensors
 
 
-def snapshot(policy: Policy) -> WeightSource:
-    """Return a copy for `copy_weights`: the weights in host memory, or the adapter alone.
+@dataclass(frozen=True)
+class GatheredAdapter(PlainWeights):
+    """An adapter and the weights that it makes of a sharded base, which are used without it."""
 
-    Of a sharded adapter it holds the plain weights too: they are used without the base.
+    plain: Sequence[Tensor] = ()
+
+    def plain_weights(self) -> Iterator[Tensor]:
+        return iter(self.plain)
+
+
+def weights_from(policy: Policy, tensors: Sequence[Tensor], version: int) -> PlainWeights:
+    """Return the weights of a policy with these `own_tensors`, which are whole.
+
+    A collective of all ranks if the policy is sharded.
     """
     if policy.adapter is None:
-        return PlainWeights([_to_host(w) for w in policy.plain_weights()], policy.version)
+        return PlainWeights(tensors, version)
     if not policy.sharded:
-        return with_own_adapter(policy)
-    adapter = [_to_host(whole(part.detach())) for part in policy.own_tensors()]
-    return _with_sharded_base(policy, adapter, policy.version)
-
-
-def from_tensors(policy: Policy, tensors: Sequence[Tensor], version: int) -> WeightSource:
-    """Return a snapshot of `policy` with these `own_tensors`."""
-    if policy.adapter is None:
-        return PlainWeights(list(tensors), version)
-    if policy.sharded:
-        return _with_sharded_base(policy, tensors, version)
-    restored = with_own_adapter(policy)
-    with torch.no_grad():
-        for own, new in zip(restored.own_tensors(), tensors, strict=True):
-            own.copy_(new)
-    restored.version = version
-    return restored
-
-
-def _with_sharded_base(policy: Policy, adapter: Sequence[Tensor], version: int) -> PlainWeights:
-    """Return the snapshot of a sharded policy with this adapter; a collective of all ranks."""
-    tensors = [_to_host(weight) for _, weight in policy.named_weights(adapter=adapter)]
-    return PlainWeights(tensors, version, list(adapter))
-
-
-def _to_host(tensor: Tensor) -> Tensor:
-    return tensor.to("cpu", copy=True)
+        return PlainWeights(tensors, version, policy)
+    plain = [_to_host(weight) for _, weight in policy.named_weights(adapter=tensors)]
+    return GatheredAdapter(tensors, version, policy, plain)
 
 
 class WeightSnapshot:
     """The weights of a policy at one version."""
 
-    def __init__(self, weights: WeightSource) -> None:
-        self._weights, self.version = weights, weights.version
+    def __init__(self, policy: Policy, tensors: Sequence[Tensor], version: int) -> None:
+        """`tensors`: whole `own_tensors` of a policy of the same shape."""
+        self._weights, self.version = weights_from(policy, tensors, version), version
 
     @classmethod
     def of(cls, policy: Policy) -> WeightSnapshot:
         """Copy the policy's present weights."""
-        return cls(snapshot(policy))
+        tensors = [_to_host(whole(tensor.detach())) for tensor in policy.own_tensors()]
+        return cls(policy, tensors, policy.version)
 
-    @classmethod
-    def restore(cls, policy: Policy, tensors: Sequence[Tensor], version: int) -> WeightSnapshot:
-        """Return a snapshot with these `tensors`, of a policy of the same shape."""
-        return cls(from_tensors(policy, tensors, version))
-
-    def whole(self) -> WeightSource:
+    def whole(self) -> PlainWeights:
         """Return the weights for `copy_weights`."""
         return self._weights
 
     def tensors(self, keep: bool = True) -> Sequence[Tensor | None]:
-        """Return the tensors that `restore` takes."""
-        return self._weights.own_tensors()
+        """Return the tensors that a snapshot is made from."""
+        return self._weights.tensors
 
 
 class ShardedSnapshot:
@@ -102,51 +85,37 @@ class ShardedSnapshot:
     `whole` and `tensors` are collectives of all ranks.
     """
 
-    def __init__(self, policy: Policy, shards: Sequence[Tensor], version: int) -> None:
+    def __init__(self, policy: Policy, tensors: Sequence[Tensor], version: int) -> None:
+        """`tensors`: whole ones, or shards."""
         self._policy, self.version = policy, version
-        self._shards = [_HostShard.of(shard) for shard in shards]
+        self._like = [tensor for tensor in policy.own_tensors() if isinstance(tensor, DTensor)]
+        pairs = zip(tensors, self._like, strict=True)
+        shards = (t if isinstance(t, DTensor) else as_shard(t, like) for t, like in pairs)
+        self._local = [_to_host(s.to_local()) for s in shards if isinstance(s, DTensor)]
 
     @classmethod
     def of(cls, policy: Policy) -> ShardedSnapshot:
+        """Copy this rank's shards of the policy's present weights."""
         return cls(policy, policy.own_tensors(), policy.version)
 
-    @classmethod
-    def restore(cls, policy: Policy, tensors: Sequence[Tensor], version: int) -> ShardedSnapshot:
-        pairs = zip(tensors, policy.own_tensors(), strict=True)
-        return cls(policy, [as_shard(tensor, like) for tensor, like in pairs], version)
-
-    def whole(self) -> WeightSource:
-        full = [shard.whole().cpu() for shard in self._shards]
-        return from_tensors(self._policy, full, self.version)
+    def whole(self) -> PlainWeights:
+        return weights_from(self._policy, [full.cpu() for full in self._full()], self.version)
 
     def tensors(self, keep: bool = True) -> Sequence[Tensor | None]:
-        """Return full tensors in host memory; on a rank without `keep`, None for each."""
-        return [full.cpu() if keep else None for full in (s.whole() for s in self._shards)]
+        """Return whole tensors in host memory; on a rank without `keep`, None for each."""
+        return [full.cpu() if keep else None for full in self._full()]
 
-
-@dataclass(frozen=True)
-class _HostShard:
-    """A rank's part of a tensor, in host memory; `like` is a shard of the same shape."""
-
-    local: Tensor
-    like: DTensor
-
-    @classmethod
-    def of(cls, shard: Tensor) -> _HostShard:
-        if not isinstance(shard, DTensor):
-            raise TypeError("the weights are not sharded")
-        return cls(shard.to_local().detach().to("cpu", copy=True), shard)
-
-    def whole(self) -> Tensor:
-        """Return the full tensor on every rank; a collective of all ranks."""
-        like = self.like
-        return whole(
-            DTensor.from_local(
-                self.local.to(like.device),
+    def _full(self) -> Iterator[Tensor]:
+        for local, like in zip(self._local, self._like, strict=True):
+            yield DTensor.from_local(
+                local.to(like.device),
                 like.device_mesh,
                 like.placements,
                 run_check=False,
                 shape=like.shape,
                 stride=like.stride(),
-            )
-        )
+            ).full_tensor()
+
+
+def _to_host(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)

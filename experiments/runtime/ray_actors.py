@@ -139,7 +139,7 @@ class JudgeActor:
         task = SimpleNamespace(environment=environment)
         self._config: Any = SimpleNamespace(task=task, sandbox=sandbox, judge=judge)
         self._stack = ExitStack()
-        self._calls: list[int] = []  # of each environment
+        self._calls: dict[int, int] = {}  # of each environment
 
     @cached_property
     def _shard(self) -> JudgeShard:
@@ -148,8 +148,7 @@ class JudgeActor:
 
     def describe(self) -> JudgeDescription:
         """Open the sandbox and describe it. Raises UserError."""
-        self._require(0)
-        first, opened = self._shard.environments[0], self._environments
+        first, opened = self._shard.environment(0), self._environments
         state = first.state_dict() if isinstance(first, StatefulEnvironment) else None
         return JudgeDescription(opened.name, opened.strength, first.version, state)
 
@@ -157,7 +156,7 @@ class JudgeActor:
         """Judge after what `before` names; the last argument is waited for alone."""
         self._restore(before)
         result = self._shard.judge(before.number, submissions)
-        self._calls[before.number] += 1
+        self._calls[before.number] = before.calls + 1
         return result
 
     def judge_generated(
@@ -172,19 +171,12 @@ class JudgeActor:
 
     def _restore(self, before: History) -> None:
         """Bring the environment to that state, unless it is there."""
-        self._require(before.number)
-        if self._calls[before.number] == before.calls:
+        if self._calls.get(before.number, 0) == before.calls:
             return
         state: JudgeState = dict(ray.get(before.state) or {})
         for result in ray.get(list(before.results)):
             merge(state, result.learnt)
         self._shard.load_state(before.number, state)
-        self._calls[before.number] = before.calls
-
-    def _require(self, number: int) -> None:
-        while len(self._calls) <= number:
-            self._shard.add()
-            self._calls.append(0)
 
 
 def submissions_of(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 import torch
@@ -24,7 +24,7 @@ from experiments.engines.base import Engine, OnFinished, Request
 from experiments.engines.weight_sync import WeightSync
 from experiments.policy.policy import Policy, WeightSource
 from experiments.rollout.rollouts import Rollouts
-from experiments.runtime.ray_actors import Generated, History, JudgeDescription, submissions_of
+from experiments.runtime.ray_actors import History, JudgeDescription, submissions_of
 from experiments.runtime.ray_cluster import Cluster
 from experiments.runtime.sharded_judge import (
     NO_RESULT,
@@ -139,14 +139,6 @@ class Judging:
     results: deque[Any] = field(default_factory=deque)  # references, in order
 
 
-class Prefetched(NamedTuple):
-    """A batch that is judged as soon as it is generated."""
-
-    generating: list[Any]
-    prompts: list[list[tuple[int, Problem]]]  # of each judge, numbered in the batch
-    judging: list[Any]
-
-
 class RayJudge(ShardedJudge):
     """Environment `number` of every judge actor."""
 
@@ -159,7 +151,10 @@ class RayJudge(ShardedJudge):
         reference = ray.put(state)
         self._judges = [Judging(actor, reference) for actor in actors]
         self._taken: set[Any] = set()  # results whose knowledge is in `state`
-        self._prefetched: deque[Prefetched] = deque()
+        # Batches that are judged as soon as they are generated: engines' calls, the prompts of each
+        # judge, numbered in the batch, and judges' calls.
+        self._prefetched: deque[tuple[list[Any], list[list[tuple[int, Problem]]], list[Any]]]
+        self._prefetched = deque()
 
     def prefetch(self, prompts: Sequence[PromptedProblem], generating: list[Any]) -> None:
         """Have a batch judged once it is generated, before anything that is submitted later."""
@@ -170,7 +165,7 @@ class RayJudge(ShardedJudge):
             self._call(judge, "judge_generated", part, *generating)
             for judge, part in zip(self._judges, own, strict=True)
         ]
-        self._prefetched.append(Prefetched(generating, own, judging))
+        self._prefetched.append((generating, own, judging))
 
     def submit(self, submissions: Sequence[Submission]) -> Callable[[], list[Judgement]]:
         """Start judging; return a function that waits for the judgements.
@@ -214,14 +209,13 @@ class RayJudge(ShardedJudge):
     def judge_shards(self, shards: list[list[Submission]]) -> Iterator[ShardResult]:
         if not self._prefetched:
             return self._results(self._start(shards))
-        batch = self._prefetched.popleft()
-        generated: list[Generated] = self.cluster.take_all(batch.generating)
-        for own, shard in zip(batch.prompts, shards, strict=True):
-            prefetched = submissions_of(own, generated)
-            one, other = ([(s.problem.hash, s.response) for s in of] for of in (prefetched, shard))
-            if one != other:
+        generating, prompts, judging = self._prefetched.popleft()
+        generated = self.cluster.take_all(generating)
+        for own, shard in zip(prompts, shards, strict=True):
+            pairs = zip(submissions_of(own, generated), shard, strict=True)
+            if any(one.response != other.response for one, other in pairs):
                 raise RuntimeError("the responses to judge differ from the prefetched ones")
-        return self._results(batch.judging)
+        return self._results(judging)
 
     def load_shards(self, state: JudgeState) -> None:
         reference = ray.put(state)

@@ -46,38 +46,35 @@ class JudgeShard:
 
     def __init__(self, make: Callable[[], Environment]) -> None:
         self._make = make
-        self.environments: list[Environment] = []
-        self._reported: list[JudgeState] = []  # the loop side's copy of the state
+        self._environments: list[Environment] = []
+        self._reported: dict[int, JudgeState] = {}  # the loop side's copy of the state
 
-    def add(self) -> None:
-        """Make the next environment."""
-        self.environments.append(self._make())
-        self._reported.append({})
+    def environment(self, number: int) -> Environment:
+        """Return environment `number`, and make those that are missing."""
+        while len(self._environments) <= number:
+            self._environments.append(self._make())
+        return self._environments[number]
 
     def judge(self, number: int, submissions: Sequence[Submission]) -> ShardResult:
         """Judge with environment `number`."""
-        environment = self.environments[number]
+        environment = self.environment(number)
         before = asdict(environment.stats)
         judgements = environment.judge(submissions) if submissions else []
         after = asdict(environment.stats)
         spent = {name: value - before[name] for name, value in after.items()}
-        return ShardResult(judgements, spent, self._learnt(number))
-
-    def _learnt(self, number: int) -> JudgeState:
-        """Return what the environment has learnt since the last report."""
-        environment = self.environments[number]
         if not isinstance(environment, StatefulEnvironment):
-            return {}
-        state, reported = environment.state_dict(), self._reported[number]
+            return ShardResult(judgements, spent, {})
+        state, reported = environment.state_dict(), self._reported.get(number, {})
         self._reported[number] = state
-        return {
+        learnt = {
             part: {k: v for k, v in entries.items() if reported.get(part, {}).get(k) != v}
             for part, entries in state.items()
         }
+        return ShardResult(judgements, spent, learnt)
 
     def load_state(self, number: int, state: JudgeState) -> None:
         """Replace the state of environment `number`."""
-        environment = self.environments[number]
+        environment = self.environment(number)
         if isinstance(environment, StatefulEnvironment):
             environment.load_state_dict(state)
         self._reported[number] = state
@@ -91,8 +88,7 @@ class ShardedJudge(ABC):
         self.size, self.version, self.stats, self.state = size, version, JudgeStats(), state
 
     def judge(self, submissions: Sequence[Submission]) -> list[Judgement]:
-        shards = self.split(submissions)
-        return self.join(submissions, self.judge_shards(shards))
+        return self.join(submissions, self.judge_shards(self.split(submissions)))
 
     def split(self, submissions: Sequence[Submission]) -> list[list[Submission]]:
         """Return each judge's submissions."""
@@ -104,17 +100,15 @@ class ShardedJudge(ABC):
     def join(
         self, submissions: Sequence[Submission], results: Iterable[ShardResult]
     ) -> list[Judgement]:
-        """Return the judges' judgements in the order of the submissions."""
-        judgements = [iter(self.take(result)) for result in results]
+        """Return the judgements in the order of the submissions; count what they have cost."""
+        judgements = []
+        for result in results:
+            for name, value in result.spent.items():
+                setattr(self.stats, name, getattr(self.stats, name) + value)
+            if self.state is not None:
+                merge(self.state, result.learnt)
+            judgements.append(iter(result.judgements))
         return [next(judgements[shard_of(s.problem, self.size)]) for s in submissions]
-
-    def take(self, result: ShardResult) -> list[Judgement]:
-        """Return one judge's judgements, and count what it has spent and learnt."""
-        for name, value in result.spent.items():
-            setattr(self.stats, name, getattr(self.stats, name) + value)
-        if self.state is not None:
-            merge(self.state, result.learnt)
-        return result.judgements
 
     @abstractmethod
     def judge_shards(self, shards: list[list[Submission]]) -> Iterable[ShardResult]:

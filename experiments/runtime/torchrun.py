@@ -31,7 +31,7 @@ from experiments.engines.factory import open_engines
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.policy import loading
-from experiments.policy.fsdp import shard, shard_units
+from experiments.policy.fsdp import GatheringRoot, shard_units
 from experiments.policy.policy import Policy, WeightSource
 from experiments.policy.ranks import Item
 from experiments.rollout.environments import Environments
@@ -92,7 +92,16 @@ class TorchrunRanks:
                 raise UserError(f"rank {rank}: {error}")
 
     def shard(self, policy: Policy, critic: nn.Module | None = None) -> None:
-        shard(policy, self.mesh, critic)
+        if policy.sharded:
+            return
+        layers = list(getattr(policy.model.base_model, "layers", ()))
+        if critic is None:
+            policy.root = GatheringRoot(policy.model)
+            shard_units([*layers, policy.root], self.mesh)
+        else:  # a head is a unit of its own, because a unit has one precision
+            heads = [part for part in critic.children() if part is not policy.model]
+            shard_units([*layers, *heads, critic], self.mesh)
+        policy.sharded = True
 
     def shard_head(self, head: nn.Module) -> None:
         shard_units([head], self.mesh)

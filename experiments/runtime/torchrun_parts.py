@@ -22,23 +22,22 @@ from experiments.runtime.sharded_judge import JudgeShard, JudgeState, ShardedJud
 from experiments.runtime.torchrun import TorchrunRanks
 from experiments.sample import Completion, PromptedProblem, Sample, Turn
 
-Attempt = tuple[Any, Exception | None]  # a rank's result, or its error
 
-
-def attempt(work: Callable[[], Any]) -> Attempt:
-    """Return a rank's error as a value: if it raised alone, the other ranks would wait."""
+def attempts(ranks: TorchrunRanks, work: Callable[[], Any]) -> list[Any]:
+    """Gather every rank's result, or its error: if it raised alone, the other ranks would wait."""
     try:
-        return work(), None
+        found = work()
     except Exception as error:
-        return None, error
+        found = error
+    return ranks.gather(found)
 
 
-def results_of(attempts: list[Attempt]) -> list[Any]:
+def results_of(attempts: list[Any]) -> list[Any]:
     """Return every rank's result. Raises the first rank's error."""
-    for _, error in attempts:
-        if error is not None:
-            raise error
-    return [value for value, _ in attempts]
+    for value in attempts:
+        if isinstance(value, Exception):
+            raise value
+    return attempts
 
 
 class Proxy:
@@ -87,11 +86,11 @@ class ShardedEngine(SyncedEngine):
         seeds = [list(group) for group in request.seeds]
         request = replace(request, prompts=list(request.prompts), seeds=seeds)
         own_args = (request, finished)
-        attempts = self._ranks.call(self._key, "generate_shard", request, own_args=own_args)
-        groups, size = results_of(attempts), self._ranks.size
+        gathered = self._ranks.call(self._key, "generate_shard", request, own_args=own_args)
+        groups, size = results_of(gathered), self._ranks.size
         return [groups[i % size][i // size] for i in range(len(request.prompts))]
 
-    def generate_shard(self, request: Request, finished: OnFinished = None) -> list[Attempt]:
+    def generate_shard(self, request: Request, finished: OnFinished = None) -> list[Any]:
         """On every rank: generate for its prompts."""
         rank, size = self._ranks.rank, self._ranks.size
         own = request.part(slice(rank, None, size))
@@ -101,9 +100,9 @@ class ShardedEngine(SyncedEngine):
             finished([(rank + prompt * size, number, c) for prompt, number, c in responses])
 
         if not own.prompts:
-            return self._ranks.gather(attempt(lambda: self._part.release_memory() or []))
+            return attempts(self._ranks, lambda: self._part.release_memory() or [])
         callback = numbered_in_batch if finished else None
-        return self._ranks.gather(attempt(lambda: self._part.generate(own, callback)))
+        return attempts(self._ranks, lambda: self._part.generate(own, callback))
 
     def release_memory(self) -> None:
         """Release it on every rank; after an error that left them out of step, on this one."""
@@ -125,29 +124,24 @@ class RankJudges(JudgeShard):
         self.ranks = ranks
         ranks.targets["judges"] = self
 
-    def judge_shard(
-        self, number: int, shards: list[list[Submission]] | None = None
-    ) -> list[Attempt]:
+    def judge_shard(self, number: int, shards: list[list[Submission]] | None = None) -> list[Any]:
         """Judge this rank's shard of the submissions that rank 0 scatters."""
         own: list[Any] = [None]
         dist.scatter_object_list(own, shards, src=0)
-        return self.ranks.gather(attempt(lambda: self.judge(number, own[0])))
+        return attempts(self.ranks, lambda: self.judge(number, own[0]))
 
 
 class TorchrunJudge(ShardedJudge):
     """The environment on rank 0, which distributes judging over all ranks."""
 
-    def __init__(self, ranks: TorchrunRanks, judges: RankJudges) -> None:
-        ranks.call("judges", "add")
-        self.ranks, self.number = ranks, len(judges.environments) - 1
-        own = judges.environments[-1]
+    def __init__(self, ranks: TorchrunRanks, number: int, own: Environment) -> None:
+        self.ranks, self.number = ranks, number
         state = own.state_dict() if isinstance(own, StatefulEnvironment) else None
         super().__init__(ranks.size, own.version, state)
 
     def judge_shards(self, shards: list[list[Submission]]) -> list[ShardResult]:
         own_args = (self.number, shards)
-        attempts = self.ranks.call("judges", "judge_shard", self.number, own_args=own_args)
-        return results_of(attempts)
+        return results_of(self.ranks.call("judges", "judge_shard", self.number, own_args=own_args))
 
     def load_shards(self, state: JudgeState) -> None:
         self.ranks.call("judges", "load_state", self.number, state)

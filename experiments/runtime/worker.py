@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from envs.environment import Environment
 from envs.import_by_name import load_function
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine
@@ -87,10 +89,13 @@ def _proxies(ranks: Any, parts: WorkerParts) -> WorkerParts:
     shared["learner"] = proxy.TorchrunLearner(ranks, "learner", parts.learner)
     shared["weight_sync"] = proxy.TorchrunWeightSync(ranks, "weight_sync", parts.weight_sync)
     if ranks.local_engines and parts.environments is not None:
-        judges = proxy.RankJudges(ranks, parts.environments.make)
-        shared["environments"] = replace(
-            parts.environments, make=lambda: proxy.TorchrunJudge(ranks, judges)
-        )
+        judges, numbers = proxy.RankJudges(ranks, parts.environments.make), count()
+
+        def make() -> Environment:
+            number = next(numbers)
+            return proxy.TorchrunJudge(ranks, number, judges.environment(number))
+
+        shared["environments"] = replace(parts.environments, make=make)
     if ranks.is_rank_zero:
         ranks.raise_start_errors()
     return replace(parts, **shared)

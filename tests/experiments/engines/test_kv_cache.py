@@ -1,5 +1,4 @@
-"""Prompts that are held once for all their responses: the tokens and log-probs of rows that each
-hold their own."""
+"""Prompts held once for all their responses, and kept over turns: the tokens of plain passes."""
 
 import pytest
 import torch
@@ -7,25 +6,30 @@ import torch
 from experiments.engines import hf
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
-from experiments.engines.kv_cache import OwnKeys
-from experiments.engines.shared_keys import SHARED, SharedKeys, make_kv_cache
+from experiments.engines.kept_keys import KeptKeys, in_columns
+from experiments.engines.kv_cache import SHARED, OwnKeys, SharedKeys, make_kv_cache
 from experiments.policy.attention_override import MODEL_TYPES
 from experiments.policy.policy import Policy
 from tests.experiments.kinds import SLIDING, WINDOW, model_of, plain_logp
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [4], [9, 31, 9]]
 SEEDS = [range(9), range(100, 101), range(200, 217), [], range(300, 302)]  # of different sizes
+TURNS, ANSWER = 3, 10  # answers of a conversation; tokens of each at most
 
 
-def written(model, how, monkeypatch, sampling):
+def engine_of(model, batch_size=64):
+    return HFEngine(Policy(model), {1}, 0, batch_size)
+
+
+def generated(model, how, monkeypatch, steps=24):
     layers = model.config.num_hidden_layers
     with monkeypatch.context() as patch:
-        patch.setattr(hf, "make_kv_cache", lambda _, real, steps: how(layers, real, steps))
-        groups = HFEngine(Policy(model), {1}, 0, 64).generate(Request(PROMPTS, SEEDS, sampling))
+        patch.setattr(hf, "make_kv_cache", lambda _, mask, steps: how(layers, mask, steps))
+        groups = engine_of(model).generate(Request(PROMPTS, SEEDS, Sampling(steps)))
     return [completion for group in groups for completion in group]
 
 
-def same(shared, own):
+def assert_same(shared, own):
     assert [c.tokens for c in shared] == [c.tokens for c in own]
     for a, b in zip(shared, own, strict=True):
         assert a.logps == pytest.approx(b.logps, abs=1e-4)
@@ -33,20 +37,28 @@ def same(shared, own):
 
 
 @pytest.mark.parametrize("kind", sorted(MODEL_TYPES))
-def test_shared_prompts_write_what_own_prompts_write(kind, monkeypatch):
+def test_shared_prompts_generate_what_own_prompts_generate(kind, monkeypatch):
     model = model_of(kind, **{"attention_multiplier": 0.3} if kind == "granite" else {})
-    own, shared = (written(model, how, monkeypatch, Sampling(24)) for how in (OwnKeys, SharedKeys))
+    own, shared = (generated(model, how, monkeypatch) for how in (OwnKeys, SharedKeys))
     assert len({len(c.tokens) for c in own}) > 3  # rows have left the batch at several steps
-    same(shared, own)
+    assert_same(shared, own)
 
 
-@pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS[:1]], ids=["padded", "no padding"])
+@pytest.mark.parametrize(("name", "value"), [("PRODUCTS", 1), ("COMPACT_BELOW", 0.9999)])
+def test_neither_chunks_nor_early_compaction_change_a_token(name, value, monkeypatch):
+    model = model_of("qwen2")
+    own = generated(model, OwnKeys, monkeypatch)
+    module = hf if name == "COMPACT_BELOW" else "experiments.engines.kv_cache"
+    monkeypatch.setattr(*((module, name) if module is hf else (f"{module}.{name}",)), value)
+    assert_same(generated(model, SharedKeys, monkeypatch), own)
+
+
 @pytest.mark.parametrize("kind", sorted(SLIDING))
-def test_a_sliding_window_is_the_models_own(kind, prompts):
+def test_a_sliding_window_is_the_models_own(kind):
     """Log-probs are those of a plain forward pass, of responses that end far beyond the window."""
-    model, seeds = model_of(kind, **SLIDING[kind]), [range(6)] * len(prompts)
-    groups = HFEngine(Policy(model), {1}, 0, 64).generate(Request(prompts, seeds, Sampling(24)))
-    for prompt, group in zip(prompts, groups, strict=True):
+    model = model_of(kind, **SLIDING[kind])
+    groups = engine_of(model).generate(Request(PROMPTS, [range(6)] * 5, Sampling(24)))
+    for prompt, group in zip(PROMPTS, groups, strict=True):
         for completion in group:
             with torch.no_grad():
                 expected = plain_logp(model, prompt, completion.tokens)
@@ -54,72 +66,15 @@ def test_a_sliding_window_is_the_models_own(kind, prompts):
     assert max(len(completion.tokens) for group in groups for completion in group) > 3 * WINDOW
 
 
-def test_they_do_however_few_products_are_held_at_once(monkeypatch):
-    model = model_of("qwen2")
-    own = written(model, OwnKeys, monkeypatch, Sampling(24))
-    monkeypatch.setattr("experiments.engines.shared_keys.PRODUCTS", 1)
-    same(written(model, SharedKeys, monkeypatch, Sampling(24)), own)
-
-
-def test_a_prompt_whose_rows_have_all_ended_is_dropped(monkeypatch):
-    monkeypatch.setattr(hf, "COMPACT_BELOW", 0.9999)
-    model, held = model_of("llama"), []
-
-    class Seen(SharedKeys):
-        def select(self, rows, max_rows):
-            super().select(rows, max_rows)
-            held.append(len(self.bias))
-
-    own = written(model, OwnKeys, monkeypatch, Sampling(60))
-    same(written(model, Seen, monkeypatch, Sampling(60)), own)
-    assert set(held) == {3, 4}  # of the four that have any
-
-
-def test_in_bfloat16_what_is_read_is_no_coarser_than_with_own_prompts(monkeypatch):
-    model, sampling = model_of("qwen2"), Sampling(2)  # the second token is the first that attends
-    exact = written(model, OwnKeys, monkeypatch, sampling)
-    coarse = model.to(torch.bfloat16)
-
-    def off(how):
-        pairs = zip(written(coarse, how, monkeypatch, sampling), exact, strict=True)
-        found = [c.logps[1] - e.logps[1] for c, e in pairs if c.tokens == e.tokens and c.logps[1:]]
-        assert len(found) > 15
-        return sum(map(abs, found)) / len(found)
-
-    of_own, of_shared = off(OwnKeys), off(SharedKeys)
-    assert 0 < of_shared < 1.2 * of_own < 0.1
-
-
-@pytest.mark.parametrize("kept", [list(range(27)), [0, 3, 8, 9, 20], [10, 11, 26], [9]])
-def test_a_grid_gives_every_row_back(kept):
-    real = torch.tensor([[False, True], [True, True], [False, True]])
-    held = SharedKeys(1, real, 4)
-    layer = held.cache.layers[0]
-    layer.update(*torch.randn(2, 3, 1, 2, 4))
-    held.begin(27)
-    held.branch(torch.tensor([0] * 8 + [2] * 16))
-    prompt_of = held.prompt_of
-    assert prompt_of.bincount().tolist() == [9, 1, 17]
-    keys, hidden = layer.prompt_keys, held.bias
-    held.select(torch.tensor(kept), len(kept))
-    of_rows = torch.randn(len(kept), 5, 2, 3)
-    grid = held.to_grid(of_rows)
-    used = prompt_of[kept].unique()
-    assert len(grid) == len(used)
-    assert torch.equal(layer.prompt_keys, keys[used])
-    assert torch.equal(held.bias, hidden[used])
-    assert torch.equal(held.from_grid(grid, 2), of_rows)
-
-
-def test_it_is_for_processors_and_for_models_that_take_another_attention(tiny):
-    real = torch.ones(2, 3, dtype=torch.bool)
-    assert isinstance(make_kv_cache(tiny, real, 4), SharedKeys)
-    assert isinstance(make_kv_cache(tiny, real.to("meta"), 4), OwnKeys)
+def test_shared_keys_are_for_cpus_and_for_models_that_take_another_attention(tiny):
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    assert isinstance(make_kv_cache(tiny, mask, 4), SharedKeys)
+    assert isinstance(make_kv_cache(tiny, mask.to("meta"), 4), OwnKeys)
     tiny.config._attn_implementation = "eager"
-    assert isinstance(make_kv_cache(tiny, real, 4), OwnKeys)
+    assert isinstance(make_kv_cache(tiny, mask, 4), OwnKeys)
 
 
-def test_the_model_has_its_attention_back_whatever_comes(tiny, monkeypatch):
+def test_the_model_has_its_attention_back_after_an_error(tiny, monkeypatch):
     before, seen = tiny.config._attn_implementation, []
 
     def broken(*_):
@@ -128,6 +83,81 @@ def test_the_model_has_its_attention_back_whatever_comes(tiny, monkeypatch):
 
     monkeypatch.setattr(hf, "draw", broken)
     with pytest.raises(ZeroDivisionError):
-        HFEngine(Policy(tiny), {1}, 0, 64).generate(Request(PROMPTS, SEEDS, Sampling(4)))
-    assert seen == [SHARED]
-    assert tiny.config._attn_implementation == before
+        engine_of(tiny).generate(Request(PROMPTS, SEEDS, Sampling(4)))
+    assert (seen, tiny.config._attn_implementation) == ([SHARED], before)
+
+
+# Conversations
+
+
+def converse(engine, keep, release=False, temperature=1.0):
+    """Return (context, answer) of every answer; conversations end at different turns."""
+    ongoing = [[(number, []) for number in range(count)] for count in (5, 1, 8, 0, 2)]
+    found = []
+    for turn in range(TURNS):
+        seeds = [[100 * i + 10 * number + turn for number, _ in g] for i, g in enumerate(ongoing)]
+        begun = [[tokens for _, tokens in group] for group in ongoing] if turn else None
+        sampling = Sampling(ANSWER, temperature)
+        request = Request(PROMPTS, seeds, sampling, begun, keep and turn + 1 < TURNS)
+        answers = engine.generate(request)
+        if release:
+            engine.release_memory()
+        further = [[] for _ in PROMPTS]
+        for i, (group, of_prompt) in enumerate(zip(ongoing, answers, strict=True)):
+            for (number, before), answer in zip(group, of_prompt, strict=True):
+                found.append(([*PROMPTS[i], *before], answer))
+                if (number + i) % 4 > turn:
+                    observation = [20 + turn, 33, 5 + number][: 1 + (i + number) % 3]
+                    further[i].append((number, [*before, *answer.tokens, *observation]))
+        ongoing = further
+    return found
+
+
+@pytest.mark.parametrize("batch_size", [64, 4])
+@pytest.mark.parametrize("how", [OwnKeys, SharedKeys])
+@pytest.mark.parametrize("temperature", [1.0, 0.3])  # the lower, the more answers are equal
+def test_answers_from_kept_keys_are_those_of_contexts_read_anew(
+    tiny, how, batch_size, temperature, monkeypatch
+):
+    layers = tiny.config.num_hidden_layers
+    monkeypatch.setattr(hf, "make_kv_cache", lambda _, mask, steps: how(layers, mask, steps))
+    engine = engine_of(tiny, batch_size)
+    kept, anew, released = (
+        converse(engine, keep, release, temperature)
+        for keep, release in ((True, False), (False, False), (True, True))
+    )
+    assert len(engine._kept) == 0  # nothing of conversations that have ended
+    assert kept == converse(engine, True, temperature=temperature)  # to the bit
+    assert [(context, a.tokens) for context, a in kept] == [(c, a.tokens) for c, a in anew]
+    assert [a.tokens for _, a in released] == [a.tokens for _, a in anew]
+    for (_, answer), (_, other) in zip(kept, anew, strict=True):
+        assert answer.logps == pytest.approx(other.logps, abs=1e-5)
+
+
+def test_only_new_columns_are_read(tiny):
+    """The last token of an answer, and at most three of an observation."""
+    widths = []
+    tiny.register_forward_hook(
+        lambda *given: widths.append(given[2]["input_ids"].shape[1]), with_kwargs=True
+    )
+    converse(engine_of(tiny), True)
+    assert [width for width in widths if width > 1][1:] == [4, 4]
+
+
+def test_keys_are_found_by_their_tokens():
+    kept = KeptKeys()
+    short, long = torch.zeros(2, 1, 4, 3), torch.ones(2, 1, 6, 3)
+    kept.add([1, 2], (3, 4, 5), short)
+    kept.add([1, 2], (3, 4, 5, 6, 7), long)
+    kept.add([1], (3, 4), short)
+    found = kept.take([[1, 2], [9]], [[(3, 4, 5, 6, 7, 8), (3, 4, 5, 0), (3, 4, 0)], [(3, 4, 5)]])
+    assert found == {(0, (3, 4, 5, 6, 7, 8)): long, (0, (3, 4, 5, 0)): short}
+    assert len(kept) == 1  # of another prompt
+
+
+def test_columns_end_where_the_first_context_has_to_be_read():
+    states = torch.arange(1.0, 6).view(1, 1, 5, 1)
+    # of 8 columns 3 are read: the first context has 7 tokens, of which 5 are kept
+    found = in_columns([7, 8, 2], [states, states, None])
+    assert found[0, :, 0, :, 0].tolist() == [[0, 1, 2, 3, 4], [1, 2, 3, 4, 5], [0] * 5]
+    assert in_columns([7, 8], [states, None]) is None

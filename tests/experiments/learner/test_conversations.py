@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from experiments.learner import forward
-from experiments.learner.batching import micro_batches
 from experiments.learner.forward import Critic, Tokens, score
 from experiments.policy import loading
 from experiments.policy.policy import Policy
@@ -119,18 +118,3 @@ def test_a_critic_has_values_before_the_policys_tokens_alone(bundled, packing):
     torch.nn.init.normal_(critic.head.weight)
     values = critic(tokens)
     assert (values[~tokens.own] == 0).all() and (values[tokens.own] != 0).all()
-
-
-def test_micro_batches_count_the_tokens_that_are_read():
-    tokens = tokens_of()
-    parts = [rows.tolist() for rows in micro_batches(tokens, 4, max_tokens=30)]
-    widths = [int(tokens.rows(torch.tensor(rows)).mask.sum(-1).max()) for rows in parts]
-    assert sorted(row for rows in parts for row in rows) == [0, 1, 2, 3]
-    assert all(len(rows) * width + 7 <= 30 for rows, width in zip(parts, widths, strict=True))
-
-
-def test_without_observations_one_mask_serves_for_both():
-    tokens = tokens_of([(0, [[5, 6, 1]]), (1, [[3, 1]])])
-    assert tokens.own is tokens.mask
-    part = tokens.rows(torch.tensor([1])).to("cpu")
-    assert part.own is part.mask

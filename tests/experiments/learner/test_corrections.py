@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from algorithms.ppo import PPO
-from experiments.learner.behaviour_logprobs import with_current_weights
 from tests.compose import options_of
 from tests.experiments.learner.learning import (
     ALGORITHMS,
@@ -44,7 +43,6 @@ def test_a_correction_of_nothing_changes_nothing(tiny, kind):
 UP = math.exp(0.5)
 
 
-@pytest.mark.parametrize("name", ["grpo", "ppo-separate"])
 @pytest.mark.parametrize(
     ("options", "weight", "cut"),
     [
@@ -59,10 +57,10 @@ UP = math.exp(0.5)
     ],
 )
 def test_a_corrected_ratio_is_one_at_the_start_and_weighs_the_difference(
-    tiny, name, options, weight, cut
+    tiny, options, weight, cut
 ):
     shifted_samples = shifted(samples_from(tiny, REWARDS), -0.5)  # π/μ = e^0.5 on every token
-    metrics = learner_of(tiny, ALGORITHMS[name], **options).update(shifted_samples, GROUP, None)
+    metrics = learner_of(tiny, ALGORITHMS["grpo"], **options).update(shifted_samples, GROUP, None)
     assert metrics["clip_share"] == 0
     assert metrics["correction/weight_mean"] == pytest.approx(weight, abs=1e-4)
     assert metrics["correction/cut_share"] == cut
@@ -128,25 +126,3 @@ def test_rlefs_weight_is_of_the_policy_at_each_step_and_truncated_of_that_at_the
         tiny, monkeypatch, {"correction": "truncated_current"}
     ):
         torch.testing.assert_close(weights, expected)
-
-
-@pytest.mark.parametrize("missing_logprobs", ["reject", "recomputed"])
-def test_a_response_without_log_probs_has_no_weight_of_the_present_step(tiny, missing_logprobs):
-    """Unless it has a substitute for them."""
-    samples = shifted(samples_from(tiny, REWARDS), -0.5)
-    samples[1] = replace(samples[1], logps=None)
-    config = {"correction": "truncated_current", "missing_logprobs": missing_logprobs}
-    learner = learner_of(
-        tiny, ALGORITHMS["grpo"], correction_low=0.5, correction_high=9.0, **config
-    )
-    tokens, batch, _ = learner._assemble(samples, GROUP)
-    moved = learner.logp(tokens) + 0.1
-    weights = with_current_weights(batch, moved, learner.config).correction
-    own = UP * math.exp(0.1)
-    torch.testing.assert_close(
-        weights[0][batch.mask[0]], torch.full_like(weights[0], own)[batch.mask[0]]
-    )
-    expected = 1.0 if missing_logprobs == "reject" else math.exp(0.1)
-    assert weights[1][batch.mask[1]].tolist() == pytest.approx(
-        [expected] * int(batch.mask[1].sum())
-    )

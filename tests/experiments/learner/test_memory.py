@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import LlamaConfig, Qwen2Config
+from transformers import LlamaConfig
 
 from algorithms import make
 from algorithms.base import Needs
 from experiments.errors import UserError
 from experiments.learner import memory
-from experiments.learner.memory import GIB, check_memory, estimate, free_bytes, shape_of
+from experiments.learner.memory import GIB, check_memory, estimate, free_bytes
 from experiments.policy import loading
 from tests.experiments.compose import config
 
@@ -31,21 +31,11 @@ def resolved(*overrides):
     return replace(chosen, task=task, model=model, engine=replace(chosen.engine, name="hf"))
 
 
-@pytest.mark.parametrize("kind", [LlamaConfig, Qwen2Config])
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_shape_counts_every_parameter(kind, tied):
-    model_config = kind(**SIZES, tie_word_embeddings=tied)
-    model = loading.random_model(model_config, torch.device("cpu"), torch.float32)
-    shape = shape_of(model_config)
-    assert shape.parameters == sum(p.numel() for p in model.parameters())
-    assert shape.output == (0 if tied else 500 * 64)
-    assert (shape.query, shape.key) == (64, 32)
-
-
 def test_what_a_run_holds_is_exact():
-    shape, chosen = shape_of(LlamaConfig(**SIZES)), resolved("eval.kl_samples=0")
-    parts = estimate(shape, chosen, Needs(), on_gpu=False)
-    weights = 4 * shape.parameters
+    model_config = LlamaConfig(**SIZES)
+    parts = estimate(model_config, resolved("eval.kl_samples=0"), Needs(), on_gpu=False)
+    model = loading.random_model(model_config, torch.device("cpu"), torch.float32)
+    weights = 4 * sum(parameter.numel() for parameter in model.parameters())
     assert (parts["policy"], parts["gradients"], parts["AdamW's moments"]) == (
         *(weights, weights),
         2 * weights,
@@ -64,9 +54,9 @@ def test_what_a_run_holds_is_exact():
     ],
 )
 def test_each_copy_of_the_weights_is_counted(overrides, needs, more):
-    shape = shape_of(LlamaConfig(**SIZES))
+    model_config = LlamaConfig(**SIZES)
     chosen = resolved("eval.kl_samples=0", *overrides)
-    assert estimate(shape, chosen, needs, on_gpu=False)[more] > 0
+    assert estimate(model_config, chosen, needs, on_gpu=False)[more] > 0
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
@@ -74,20 +64,20 @@ def test_each_copy_of_the_weights_is_counted(overrides, needs, more):
     "smaller", ["train.micro_batch=1", "engine.batch_size=1", "model.adapter=lora"]
 )
 def test_a_change_that_is_named_needs_less(algorithm, smaller):
-    shape, needs = shape_of(LlamaConfig(**SIZES)), make(algorithm).needs
+    model_config, needs = LlamaConfig(**SIZES), make(algorithm).needs
     sizes = [
-        sum(estimate(shape, resolved(*more), needs, on_gpu=True).values())
+        sum(estimate(model_config, resolved(*more), needs, on_gpu=True).values())
         for more in ([], [smaller])
     ]
     assert sizes[1] <= sizes[0]
 
 
 def test_ranks_share_what_the_learner_holds():
-    shape, chosen = shape_of(LlamaConfig(**SIZES)), resolved("eval.kl_samples=0")
-    alone = estimate(shape, chosen, Needs(), on_gpu=True)
-    shared = estimate(shape, chosen, Needs(), on_gpu=True, ranks=4)
+    model_config, chosen = LlamaConfig(**SIZES), resolved("eval.kl_samples=0")
+    alone = estimate(model_config, chosen, Needs(), on_gpu=True)
+    shared = estimate(model_config, chosen, Needs(), on_gpu=True, ranks=4)
     assert shared["gradients"] == alone["gradients"] // 4
-    assert shared["the engine's weights"] == 4 * shape.parameters
+    assert shared["the engine's weights"] == alone["policy"]
 
 
 @pytest.mark.parametrize(

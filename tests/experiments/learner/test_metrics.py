@@ -43,35 +43,6 @@ def test_shares_of_the_gradient_do_not_depend_on_micro_batches(tiny, name):
         assert part == pytest.approx(whole, abs=1e-5)
 
 
-def test_supervised_training_has_all_its_gradient_on_others_programs(tiny):
-    samples = with_programs(samples_from(tiny, [1.0] * 12), range(12))
-    assert shares(tiny, algorithms.make("sft"), samples) == [0, 0, 1]
-    assert shares(tiny, algorithms.make("raft"), samples_from(tiny, HALF)) == [1, 0, 0]
-
-
-@pytest.mark.parametrize("penalty", [0.0, 0.3])
-def test_a_group_that_is_half_right_pulls_as_much_up_as_down(penalty, tiny):
-    """Also if a penalty on their length cuts the rewards of accepted responses."""
-    same_length = [
-        replace(s, tokens=s.tokens[:1] * 3, logps=(-1.0,) * 3, reward=s.reward * (1 - penalty))
-        for s in samples_from(tiny, HALF)
-    ]
-    dr_grpo = algorithms.make("dr_grpo", clip_low=0.99, clip_high=1e3)
-    found = shares(tiny, dr_grpo, samples_with_own_logps(tiny, same_length))
-    assert found == pytest.approx([0.5, 0.5, 0], abs=1e-6)
-
-
-def samples_with_own_logps(model, samples):
-    """The samples as if this model had generated them."""
-    learner = learner_of(model, ALGORITHMS["grpo"])
-    tokens, *_ = learner._assemble(samples, GROUP)
-    logps = learner.logp(tokens)
-    return [
-        replace(sample, logps=tuple(row[: len(sample.tokens)].tolist()))
-        for sample, row in zip(samples, logps, strict=True)
-    ]
-
-
 def test_spos_squared_loss_by_hand(tiny):
     """At the start h = 0: slopes are 2 β (V − r) with V the group's mean, once for each token."""
     samples = with_programs(samples_from(tiny, MIXED), {1, 3})
@@ -85,12 +56,6 @@ def test_spos_squared_loss_by_hand(tiny):
     assert min(expected.values()) > 0
     found = shares(tiny, SPO(options_of("spo", loss="squared"), 1.0), samples)
     assert found == pytest.approx([value / total for value in expected.values()], abs=1e-5)
-
-
-def test_the_verdict_says_who_is_accepted_and_not_a_reward_with_noise(tiny):
-    """RAFT imitates the best reward, which noise may give to a rejected response."""
-    noisy = [replace(s, reward=1.1 - 0.2 * s.reward) for s in samples_from(tiny, HALF)]
-    assert shares(tiny, algorithms.make("raft"), noisy) == [0, 1, 0]
 
 
 def test_without_any_gradient_there_is_no_share(tiny):
@@ -133,13 +98,6 @@ def test_a_critics_explained_variance_is_of_the_whole_batch_before_the_step(tiny
         assert metrics["value/explained_variance"] == pytest.approx(expected, abs=1e-4)
         found.append(metrics["value/explained_variance"])
     assert found == pytest.approx([found[0]] * len(found), abs=1e-4)
-
-
-def test_algorithms_without_a_critic_have_no_explained_variance(tiny):
-    for algorithm in (ALGORITHMS["grpo"], algorithms.make("ppo", critic="none")):
-        metrics = learner_of(tiny, algorithm).update(samples_from(tiny, HALF), GROUP, None)
-        assert "value/explained_variance" not in metrics
-        assert metrics["value/group_mean_explained"] == pytest.approx(1 - (4 / 3) ** 2)
 
 
 def groups(rewards, online=None, size=4):

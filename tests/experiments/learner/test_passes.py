@@ -59,16 +59,6 @@ def test_a_groups_value_needs_no_pass_of_its_own(tiny, name, options, monkeypatc
     same(found, steps(apart, samples))
 
 
-@pytest.mark.parametrize("options", [{"micro_batch": 3}, {"truncation": "mask"}])
-def test_it_has_one_where_a_group_is_not_whole(tiny, options, monkeypatch):
-    samples = samples_from(tiny, REWARDS)
-    learner = learner_of(tiny, BY_GROUP["spo"], **options)
-    seen = passes(learner, monkeypatch)
-    metrics = learner.update(samples, GROUP, None)
-    assert ("policy", False) in seen
-    assert (metrics["kept_share"] < 1) == (options == {"truncation": "mask"})
-
-
 @pytest.mark.parametrize("name", CRITICS)
 def test_a_critic_learns_from_the_pass_that_tells_its_old_values(tiny, name, monkeypatch):
     samples = samples_from(tiny, REWARDS)
@@ -78,16 +68,6 @@ def test_a_critic_learns_from_the_pass_that_tells_its_old_values(tiny, name, mon
     assert {way for way in seen if way[0] == "critic"} == {("critic", True)}
     assert ("policy", False) not in seen
     together = learner_of(tiny, CRITICS[name], micro_batch=4)
-    together.critic_alone = False
-    same(found, steps(together, samples))
-
-
-@pytest.mark.parametrize("options", [{"minibatches": 3, "epochs": 2}, {"truncation": "mask"}])
-@pytest.mark.parametrize("name", CRITICS)
-def test_with_several_steps_it_learns_apart_from_the_policy_too(tiny, name, options):
-    samples = samples_from(tiny, REWARDS)
-    found = steps(learner_of(tiny, CRITICS[name], **options), samples)
-    together = learner_of(tiny, CRITICS[name], **options)
     together.critic_alone = False
     same(found, steps(together, samples))
 

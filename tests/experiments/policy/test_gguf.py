@@ -1,8 +1,6 @@
 """A GGUF file is a model like any other: weights dequantised, tokenizer and chat template."""
 
-import errno
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ import torch
 from experiments.config.model_folder import locate
 from experiments.errors import UserError
 from experiments.policy import loading
-from experiments.run_dir.activity import Activity
 from tests.compose import model_config
 
 gguf = pytest.importorskip("gguf")
@@ -106,33 +103,6 @@ def test_a_file_is_converted_once_and_another_content_is_another_model(tmp_path,
     assert not list(cache.glob("*.tmp"))
 
 
-def test_a_conversion_is_counted_and_removes_what_a_killed_one_left(tmp_path, cache, capfd):
-    file, activity, seen = tmp_path / "tiny.gguf", Activity(), []
-    write_gguf(file)
-    folder = Path(loading.source_of(model_config(path=str(file))))
-    left = folder.with_name(f"{folder.name}.1.tmp")
-    folder.rename(left)
-    advance = activity.advance
-    activity.advance = lambda count: (advance(count), seen.append(activity.text()))
-    activity.begin("opening the task")
-    assert loading.source_of(model_config(path=str(file)), activity) == str(folder)
-    assert seen[-1] == "converting the model 11/11 tensors"
-    assert activity.text() == "opening the task"
-    assert folder.is_dir() and not left.exists()
-    assert "%|" not in capfd.readouterr().err  # no bar over the display or in a log file
-
-
-def test_a_full_disk_is_not_the_files_fault(tmp_path, cache, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    file = tmp_path / "tiny.gguf"
-    write_gguf(file)
-    monkeypatch.setattr("experiments.policy.gguf._convert", full)
-    with pytest.raises(UserError, match=r"the disk is full at .*models.*SPO_BENCH_CACHE"):
-        loading.load(model_config(path=str(file)))
-
-
 def test_a_broken_or_missing_file_is_one_line(tmp_path, cache):
     with pytest.raises(UserError, match="no such file"):
         locate(str(tmp_path / "none.gguf"))
@@ -140,7 +110,6 @@ def test_a_broken_or_missing_file_is_one_line(tmp_path, cache):
     file.write_bytes(b"GGUF nothing")
     with pytest.raises(UserError, match=r"model\.path=.*cannot be loaded"):
         loading.load(model_config(path=str(file)))
-    assert not list(cache.glob("*.tmp"))
 
 
 def test_a_package_stands_in_for_a_hub_that_cannot_be_reached(tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
-"""Runs whose writing and judging Ray's actors do: the numbers of one process, whoever dies."""
+"""Runs on Ray's actors: the numbers of one process, whoever dies."""
 
-import json
 import os
 import signal
 import socket
@@ -8,77 +7,63 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
+from experiments.config.preflight import VLLM_RELEASE, vllm_version
+from experiments.engines.base import Request, Sampling
+from experiments.engines.hf import HFEngine
+from experiments.errors import UserError
+from experiments.policy.policy import Policy
 from experiments.rollout.rollouts import Rollouts
 from experiments.runtime.base import SINGLE_PROCESS
 from tests.experiments.compose import config as config_of
+from tests.experiments.runtime.whole_runs import (
+    SMALL,
+    assert_equal,
+    begin,
+    checkpoint,
+    finished,
+    needs_ray,
+    wait_for,
+)
 
-# Ray's own processes take ten seconds of a core to start, and an engine's libraries as many.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(find_spec("ray") is None, reason="needs pip install -e '.[ray]'"),
-]
-
-ROOT = Path(__file__).resolve().parents[3]
-LIMIT_S = 600  # of any wait, on a machine however busy
-SMALL = [
-    *("steps=5", "eval.every=0", "eval.samples=2", "eval.k=[1]", "eval.kl_samples=1"),
-    *(
-        "train.prompts=3",
-        "train.group_size=4",
-        "train.checkpoint_every=1",
-        "algo.learning_rate=1e-3",
-    ),
-    *("engine.logprob_check_every=2", "engine.logprob_check_samples=2"),
-    *("sandbox=embedded", "sandbox.workers=1"),
-    *(
-        "task.train_problems=6",
-        "task.choose_problems=2",
-        "task.test_problems=2",
-        "task.tune_problems=2",
-    ),
-]
+pytestmark = needs_ray
+RAY = ("runtime=ray", "runtime.judges=2")
 CASES = {
-    "spo": [
-        *("algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=2", "steps=3"),
-        "eval.further_temperatures=[1]",
-    ],
-    "grpo at lag 2": ["algo=grpo", "train.lag=2"],
-    "grpo synced every 3": ["algo=grpo", "train.sync_every=3"],
+    "spo": ("algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=2", "steps=3"),
+    "grpo synced every 3": ("algo=grpo", "train.sync_every=3"),
     # every batch is of problems that none was of before: their programs are judged in flight
-    "half online at lag 2": [
+    "half online at lag 2": (
         *("algo=spo", "train.offline_share=0.5", "train.lag=2", "task.train_problems=15"),
-    ],
-    # the first pass is known ahead, later batches are not
-    "curriculum at lag 2": [
-        *("algo=grpo", "train.lag=2", "train.curriculum=band", "train.group_size=10"),
-        *("steps=6", "task.train_problems=7"),
-    ],
-    "conversations at lag 1": [
+    ),
+    "conversations at lag 1": (
         *("algo=ppo", "algo.value_unit=turn", "task.turns=2", "train.lag=1", "steps=3"),
-    ],
+        "engine.batch_size=4",  # parts of one prompt
+    ),
 }
-LAGGED, HALF_ONLINE = CASES["grpo at lag 2"], CASES["half online at lag 2"]
+IN_FLIGHT = {  # batches in flight when a step's is collected, its own included
+    "spo": [1, 1, 1],
+    "grpo synced every 3": [3, 2, 1, 2, 1],
+    "half online at lag 2": [3, 3, 3, 2, 1],
+    "conversations at lag 1": [0, 0, 0],  # a second answer waits for the first's judgement
+}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     from experiments.runtime.ray import Ray
 
-    given = [*SMALL, "algo=grpo", "runtime=ray", "runtime.judges=2"]
-    cluster = Ray(config_of(*given, f"output_dir={tmp_path_factory.mktemp('ray')}"))
+    cluster = Ray(config_of(*SMALL, *RAY, f"output_dir={tmp_path_factory.mktemp('ray')}"))
     yield cluster
     cluster.stop()
 
 
 @pytest.fixture(scope="module")
 def in_one_process(tmp_path_factory):
-    """The run folder of a case under runtime=sync, made once."""
+    """Return the run folder of a case under runtime=sync, made once."""
     made = {}
 
     def folder(*case):
@@ -97,30 +82,73 @@ def run(output_dir, *case, ranks=SINGLE_PROCESS, folder=None):
     return outcome.folder
 
 
-def assert_equal(one, other):
-    further = [(folder / "further_evals.parquet").exists() for folder in (one, other)]
-    assert further[0] == further[1]
-    for table in ("metrics", "evals", *["further_evals"] * further[0]):
-        frames = [pd.read_parquet(folder / f"{table}.parquet") for folder in (one, other)]
-        kept = [c for c in frames[0] if not c.startswith(("time/", "memory/")) and c != "cpu_s"]
-        first, second = (frame[kept] for frame in frames)
-        pd.testing.assert_frame_equal(first, second, check_exact=True)
-    final = [folder / "checkpoints" / "final" / "model.safetensors" for folder in (one, other)]
-    assert final[0].read_bytes() == final[1].read_bytes()
+def end(node, how):
+    """End this node of a cluster alone, and all of its processes."""
+    import psutil
+
+    beneath = psutil.Process(node.pid).children(recursive=True) if node.poll() is None else ()
+    for each in beneath:
+        with suppress(psutil.NoSuchProcess):
+            each.send_signal(how)
+    node.send_signal(how)
+    node.wait()
 
 
-# Batches in flight when a step's is collected, its own included
-IN_FLIGHT = {
-    "spo": [1, 1, 1],
-    "grpo at lag 2": [3, 3, 3, 2, 1],
-    "grpo synced every 3": [3, 2, 1, 2, 1],
-    "half online at lag 2": [3, 3, 3, 2, 1],
-    "curriculum at lag 2": [2, 1, 1, 1, 1, 1],
-    # a second answer waits for the judgement of the first
-    "conversations at lag 1": [0, 0, 0],
-}
+def start_node(*arguments):
+    quiet = ("--disable-usage-stats", "--block", "--num-cpus=2")
+    return subprocess.Popen(
+        [Path(sys.executable).with_name("ray"), "start", *arguments, *quiet],
+        env=os.environ | {"RAY_worker_niceness": "0"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
+def free_address():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def start_head(address):
+    port = int(address.rpartition(":")[2])
+    head = start_node("--head", f"--port={port}", "--include-dashboard=false")
+    wait_for(lambda: not socket.socket().connect_ex(("127.0.0.1", port)))
+    return head
+
+
+# First: it joins a cluster of its own, and a process can be in one alone.
+@pytest.mark.slow
+def test_a_node_that_is_lost_changes_nothing(tmp_path, monkeypatch):
+    import ray
+
+    from experiments.runtime.ray import Ray
+
+    case, address = CASES["half online at lag 2"], free_address()
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    head = start_head(address)
+    second = start_node(f"--address={address}")
+    collect = Rollouts.collect
+
+    def lose(rollouts, step):
+        if step == 3:
+            end(second, signal.SIGKILL)
+        return collect(rollouts, step)
+
+    try:
+        joined = (*RAY, f"runtime.address={address}")
+        cluster = Ray(config_of(*SMALL, *case, *joined, f"output_dir={tmp_path}"))
+        wait_for(lambda: len(ray.nodes()) == 2)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Rollouts, "collect", lose)
+            spread = run(tmp_path / "two nodes", *case, *joined, ranks=cluster)
+        cluster.stop()
+    finally:
+        end(head, signal.SIGKILL)
+    assert_equal(spread, run(tmp_path / "one process", *case))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_on_actors_is_that_of_one_process_to_the_bit(
     case, tmp_path, cluster, in_one_process, monkeypatch
@@ -131,134 +159,105 @@ def test_a_run_on_actors_is_that_of_one_process_to_the_bit(
         in_flight.append(len(rollouts.engine._prefetched))
         return collect(rollouts, step)
 
-    alone = in_one_process(*CASES[case])
     monkeypatch.setattr(Rollouts, "collect", counting)
-    on_actors = run(tmp_path, *CASES[case], "runtime=ray", "runtime.judges=2", ranks=cluster)
+    on_actors = run(tmp_path, *CASES[case], *RAY, ranks=cluster)
     assert in_flight == IN_FLIGHT[case]
-    assert_equal(on_actors, alone)
+    monkeypatch.undo()
+    assert_equal(on_actors, in_one_process(*CASES[case]))
 
 
-def test_actors_that_die_are_replaced_and_nothing_counts_twice(
-    tmp_path, cluster, in_one_process, monkeypatch
-):
-    import ray
-
-    in_one_process(*HALF_ONLINE)  # before anything is killed
-    victims = {2: cluster._engines, 3: cluster._judges, 4: cluster._engines}
-    before = [crew.replaced for crew in (cluster._engines, cluster._judges)]
-    collect = Rollouts.collect
-
-    def kill_first(rollouts, step):
-        if step in victims:
-            ray.kill(victims[step].actors[0])
-        return collect(rollouts, step)
-
-    monkeypatch.setattr(Rollouts, "collect", kill_first)
-    on_actors = run(tmp_path, *HALF_ONLINE, "runtime=ray", "runtime.judges=2", ranks=cluster)
-    after = [crew.replaced for crew in (cluster._engines, cluster._judges)]
-    assert all(b > a for a, b in zip(before, after, strict=True))
-    assert_equal(on_actors, in_one_process(*HALF_ONLINE))
-
-
-def test_an_actor_that_dies_between_two_answers_is_replaced_to_the_bit(
-    tmp_path, cluster, in_one_process, monkeypatch
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["half online at lag 2", "conversations at lag 1"])
+def test_actors_that_die_change_nothing_and_nothing_counts_twice(
+    case, tmp_path, cluster, in_one_process, monkeypatch
 ):
     import ray
 
     from experiments.runtime.ray_parts import RayEngine
 
-    case = (*CASES["conversations at lag 1"], "engine.batch_size=4")  # parts of one prompt
-    alone, generate, going_on = in_one_process(*case), RayEngine.generate, []
+    alone, generate, killed = in_one_process(*CASES[case]), RayEngine.generate, []
 
-    def kill_now_and_then(engine, *given, begun=None, **named):
-        if begun is not None:
-            going_on.append(begun)
-            if len(going_on) in (1, 4):
-                ray.kill(cluster._engines.actors[0])
-        return generate(engine, *given, begun=begun, **named)
+    def kill_now_and_then(engine, request, finished=None):
+        victims = {2: cluster.engine_actors, 3: cluster.judge_actors, 5: cluster.engine_actors}
+        killed.append(len(killed) + 1)
+        if killed[-1] in victims:
+            ray.kill(victims[killed[-1]][0], no_restart=False)
+        return generate(engine, request, finished)
 
-    replaced = cluster._engines.replaced
     monkeypatch.setattr(RayEngine, "generate", kill_now_and_then)
-    on_actors = run(tmp_path, *case, "runtime=ray", "runtime.judges=2", ranks=cluster)
-    assert cluster._engines.replaced > replaced and len(going_on) > 4
+    on_actors = run(tmp_path, *CASES[case], *RAY, ranks=cluster)
+    assert len(killed) >= 5
     assert_equal(on_actors, alone)
 
 
-def begin(output_dir, *overrides):
-    given = [*SMALL, *LAGGED, "runtime=ray", f"output_dir={output_dir}", *overrides]
-    return subprocess.Popen(
-        [sys.executable, "run.py", *given], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
-
-
-def wait_for(condition):
-    until = time.monotonic() + LIMIT_S
-    while not (found := condition()):
-        assert time.monotonic() < until
-        time.sleep(0.2)
-    return found
-
-
-def checkpoint(output_dir):
-    """The run folder, once it holds a checkpoint of step 2."""
-    written = list(output_dir.glob("mini/*/checkpoints/step-2/state.json"))
-    return written[0].parents[2] if written else None
-
-
-def rays_of(pid):
-    """Ray's processes beneath this one, and theirs."""
+@pytest.mark.slow
+def test_a_killed_learner_leaves_no_process_and_its_run_resumes(tmp_path, in_one_process):
     import psutil
 
-    return psutil.Process(pid).children(recursive=True)
-
-
-def end(node, how):
-    """What `ray stop` does, but to this node of a cluster alone."""
-    import psutil
-
-    for each in rays_of(node.pid) if node.poll() is None else ():
-        with suppress(psutil.NoSuchProcess):  # it ends with another of them
-            each.send_signal(how)
-    node.send_signal(how)
-    node.wait()
-
-
-def test_a_learner_that_is_killed_leaves_no_process_and_goes_on(tmp_path, cluster, in_one_process):
-    process = begin(tmp_path)
+    process = begin(tmp_path, "algo=grpo", "train.sync_every=3", *RAY)
     folder = wait_for(lambda: checkpoint(tmp_path))
-    beneath = rays_of(process.pid)
+    beneath = psutil.Process(process.pid).children(recursive=True)
     assert any("raylet" in each.name() for each in beneath)
     process.kill()
     process.wait()
     wait_for(lambda: not [each for each in beneath if each.is_running()])
-    run(tmp_path, *LAGGED, "runtime=ray", "runtime.judges=2", ranks=cluster, folder=folder)
-    assert_equal(folder, in_one_process(*LAGGED))
+    case = CASES["grpo synced every 3"]
+    assert_equal(run(tmp_path, *case, folder=folder), in_one_process(*case))
 
 
-def test_a_cluster_that_is_stopped_ends_the_run_in_one_line_and_it_goes_on(
-    tmp_path, cluster, in_one_process
-):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    started = ["start", "--head", "--block", f"--port={port}", "--num-cpus=1"]
-    quiet = ["--include-dashboard=false", "--disable-usage-stats"]
-    head = subprocess.Popen(
-        [Path(sys.executable).with_name("ray"), *started, *quiet],
-        env=os.environ | {"RAY_worker_niceness": "0"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+@pytest.mark.slow
+def test_a_cluster_that_ends_ends_the_run_in_one_line(tmp_path):
+    address = free_address()
+    head = start_head(address)
     try:
-        wait_for(lambda: not socket.socket().connect_ex(("127.0.0.1", port)))
-        process = begin(tmp_path, f"runtime.address=127.0.0.1:{port}")
+        given = ("algo=grpo", "train.lag=2", *RAY, f"runtime.address={address}")
+        process = begin(tmp_path, *given, "steps=100", stderr=subprocess.PIPE, text=True)
         folder = wait_for(lambda: checkpoint(tmp_path))
     finally:
         end(head, signal.SIGTERM)
     told = process.stderr.read()
     assert process.wait() == 2, told
-    assert told.strip().split("\n")[-1].startswith("error: runtime=ray: the Ray cluster has ended")
-    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
+    assert "error: runtime=ray: the Ray cluster has ended" in told.strip().split("\n")[-1]
     assert os.listdir(folder / "checkpoints")
-    run(tmp_path, *LAGGED, "runtime=ray", "runtime.judges=2", ranks=cluster, folder=folder)
-    assert_equal(folder, in_one_process(*LAGGED))
+
+
+def test_an_address_at_which_nothing_answers_is_refused_at_once():
+    from experiments.runtime.ray_cluster import Cluster
+
+    begun, address = time.monotonic(), free_address()
+    with pytest.raises(UserError, match=rf"runtime.address={address}: .*Connection refused"):
+        Cluster(address)
+    assert time.monotonic() - begun < 30  # Ray itself would try for minutes
+
+
+def test_a_new_actor_repeats_the_requests_whose_keys_it_has_to_keep(tiny):
+    from experiments.runtime.ray_actors import EngineActor
+
+    def actor():
+        made = EngineActor(None)
+        made._engine, made._version = HFEngine(Policy(tiny), {1}, 0, 64), 0
+        made._tokenizer = SimpleNamespace(batch_decode=lambda rows, **_: ["" for _ in rows])
+        return made
+
+    prompts, sampling = [[2, 7, 9, 30], [2, 5]], Sampling(8)
+    first = Request(prompts, [[1, 2], [3]], sampling, keep=True)
+    other = Request([[4, 4]], [[5]], sampling, keep=True)  # of another part
+    began, late = actor(), actor()
+    groups = began.generate(0, [], True, first, []).groups
+    began.generate(0, [], True, other, [first])
+    begun = [[[*answer.tokens, 7] for answer in group] for group in groups]
+    second = Request(prompts, [[11, 12], [13]], sampling, begun)
+    found = [one.generate(0, [], True, second, [first, other]).groups for one in (began, late)]
+    assert found[0] == found[1]
+    assert len(began._engine._kept) == len(late._engine._kept) == 1  # of the other part
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+@pytest.mark.skipif(vllm_version() != VLLM_RELEASE, reason=f"vLLM {VLLM_RELEASE} is not installed")
+def test_vllm_in_an_actor_generates_what_it_generates_beside_the_learner(tmp_path):
+    case = ("algo=spo", "engine=vllm", "train.lag=1", "engine.logprob_check_every=1")
+    here, there = (
+        finished(tmp_path / name, *case, *more) for name, more in (("a", ()), ("b", RAY))
+    )
+    assert_equal(there, here)

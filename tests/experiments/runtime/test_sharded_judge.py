@@ -23,9 +23,7 @@ class LocalJudge(ShardedJudge):
 
     def __init__(self, workers):
         self.workers = workers
-        for worker in workers:
-            worker.add()
-        first = workers[0].environments[0]
+        first = workers[0].environment(0)
         super().__init__(len(workers), first.version, first.state_dict())
 
     def judge_shards(self, shards):
