@@ -82,8 +82,8 @@ def needs(n: Needs) -> str:
 def _files(name: str) -> list[str]:
     """The texts of an algorithm's file and, before it, of those in its defaults list."""
     text = (algorithms.CONF / f"{name}.yaml").read_text()
-    stated: Any = OmegaConf.create(text)
-    bases = [base for base in stated.get("defaults", []) if base != "_self_"]
+    values: Any = OmegaConf.create(text)
+    bases = [base for base in values.get("defaults", []) if base != "_self_"]
     return [*(text for base in bases for text in _files(base)), f"# conf/algo/{name}.yaml\n{text}"]
 
 

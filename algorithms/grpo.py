@@ -5,7 +5,7 @@ token of a response has its response's advantage; the KL to the reference is par
 published variants are five options, and a result that says "GRPO" states all five: `scale_by_std`,
 `aggregate`, `clip_high`, `kl`, `zero_variance`.
 
-Weight of `kl_coef` against the reward (tests/algorithms/test_beta.py): with the std it counts as
+Weight of `kl_coef` against the reward: with the std it counts as
 kl_coef × std × G/(G − 1), about a quarter to a half of the same coefficient in PPO. The KL in the
 loss is each token's own: a token's effect on the KL of later tokens is left out.
 

@@ -12,7 +12,7 @@ SPO is a family. The paper's loss, β, exponent and reward scale could not be re
 learnt. With our default, loss=cross_entropy and q0=group, a small β is maximum likelihood of the
 run's own accepted responses: a failure has next to no slope until its prompt is nearly solved. With
 q0=monte_carlo failures weigh about as much as successes at any β. loss=squared with q0=group starts
-as RLOO. tests/algorithms/test_spo_weights.py measures all three where π_θ = π_ref.
+as RLOO. docs/guide/algorithms.md has the shares of all three where π_θ = π_ref.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def success_shortfall(u: Tensor, width: float) -> Tensor:
     With exponent=q_over_beta, where u moves as S does, successes of a solved prompt settle if one
     step changes S by less than about twice the width, and the wider, the slower. The default, 1,
     settles for steps of two nats, which change a probability by a factor of seven; 0.5 settles for
-    one nat, and 2 takes longer there (tests/algorithms/test_spo_slope.py). At 1 it also has the
+    one nat, and 2 takes longer there. At 1 it also has the
     slope of p log(p/q) − p + q near the target, e^u − 1.
     """
     below = u.clamp(max=0)

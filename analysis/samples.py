@@ -119,7 +119,9 @@ def _samples(experiment: Experiment, most: int) -> tuple[pd.DataFrame, list[str]
     shown = _shown(table)
     codes, distinct = pd.factorize(shown)
     forms = np.array(_forms(distinct), object)[codes]
-    return table[["column", "problem", "verdict"]].assign(shown=shown, form=forms), notes
+    table = table[["column", "problem", "verdict"]].reset_index(drop=True)
+    texts = {"shown": pd.Series(shown, dtype=object), "form": pd.Series(forms, dtype=object)}
+    return table.assign(**texts), notes
 
 
 def _shown(table: pd.DataFrame) -> np.ndarray:
@@ -166,15 +168,17 @@ def _explorer(
     has_accepted = verdicts[:1] == ["ACCEPTED"]
     place_of: dict[Shown, int] = {}  # program or conversation → its index on the page
     problems = []
-    for name, samples in table.groupby("problem"):
-        totals, representative = Counter(samples["form"]), dict[str, Shown]()
-        pairs = Counter(zip(samples["form"], samples["shown"], strict=True))
+    # As Python strings: a series would convert item by item.
+    rows_of = table[["column", "form", "verdict", "shown"]].to_numpy(object)
+    for name, places in sorted(table.groupby("problem").indices.items()):
+        samples = rows_of[places].tolist()
+        totals, representative = Counter(form for _, form, *_ in samples), dict[str, Shown]()
+        pairs = Counter((form, shown) for _, form, _, shown in samples)
         for (form, shown), _ in pairs.most_common():
             representative.setdefault(form, shown)
         number = {form: i + 1 for i, (form, _) in enumerate(totals.most_common())}
         counts: dict[int, dict[str, list[int]]] = {}
-        columns = (samples[key] for key in ("column", "form", "verdict"))
-        for column, form, verdict in zip(*columns, strict=True):
+        for column, form, verdict, _ in samples:
             by_form = counts.setdefault(column, {}).setdefault(form, [0] * len(verdicts))
             by_form[verdicts.index(verdict)] += 1
         cells = {}

@@ -281,8 +281,11 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
 def show(report: Report, skipped: Mapping[str, int], console: Console) -> None:
     """Print counts, error rates, skipped rows and disagreements."""
     table = Table("programs", "judged", "accepted", "rejected", "reasons")
-    for label in dict.fromkeys(label for label, _ in report.verdicts):
+    labels = (*_KINDS.values(), *(f"cheap: {name}" for name in CHEAP_PROGRAMS))
+    for label in (label + mark for mark in ("", _MARKED) for label in labels):
         counts = {v: n for (other, v), n in sorted(report.verdicts.items()) if other == label}
+        if not counts:
+            continue
         judged, accepted = sum(counts.values()), counts.pop("ACCEPTED", 0)
         reasons = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
         table.add_row(label, str(judged), str(accepted), str(judged - accepted), reasons)

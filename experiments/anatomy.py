@@ -176,8 +176,9 @@ def generate(parts: Parts, policy: Policy, seeds: int) -> Batches:
         samples = rollouts.collect(step)
         groups = [samples[i : i + 2 * GROUP] for i in range(0, len(samples), 2 * GROUP)]
         own = [sample for group in groups for sample in group[:GROUP]]
-        half = slice(GROUP // 2, GROUP + GROUP // 2)  # fresh ones, then as many offline ones
-        batches.append((own, [sample for group in groups for sample in group[half]]))
+        half = GROUP // 2  # fresh ones, then as many offline ones
+        halves = [[*group[:half], *group[GROUP : GROUP + half]] for group in groups]
+        batches.append((own, [sample for group in halves for sample in group]))
     return batches
 
 

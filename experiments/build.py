@@ -31,7 +31,6 @@ from experiments.policy import loading
 from experiments.policy.model_checks import check_lengths, check_tokens
 from experiments.replay.buffer import ReplayBuffer
 from experiments.replay.judgements import JudgementCache, JudgingCosts
-from experiments.replay.sample_log import SampleLog
 from experiments.replay.sources import (
     EarlierRun,
     FrozenBatches,
@@ -78,7 +77,6 @@ class Parts:
     tokenizer: PreTrainedTokenizerBase
     rollouts: BatchSource
     prefetch: Callable[[int], None]  # starts a batch, and later ones where their weights exist
-    sample_log: SampleLog | None
     reward_shaping: RewardShaping  # of the rewards that a batch is learned from
     logprob_check: LogprobCheck  # of the rollout policy's engine against the learner
     judge: Environment  # of training responses; the budget counts its work
@@ -250,7 +248,6 @@ def build(
         rollouts = _rollouts(
             config, task, train_prompts, responder, sampling, environments, learner, records
         )
-        log_samples = config.train.keep_samples
         activity.begin("")
         yield Parts(
             learner=learner,
@@ -259,7 +256,6 @@ def build(
             tokenizer=tokenizer,
             rollouts=rollouts,
             prefetch=runtime.prefetcher(worker.weight_sync, rollouts, config.steps),
-            sample_log=SampleLog(records.folder, judge.version) if log_samples else None,
             reward_shaping=RewardShaping(config.task.reward, config.seed),
             logprob_check=LogprobCheck(config, worker.engine, learner, train_prompts),
             judge=judge,

@@ -241,8 +241,8 @@ class Trainer:
         parts.prefetch(step)
         samples = parts.rollouts.collect(step)
         parts.weight_sync.check(samples)
-        if parts.sample_log:
-            parts.sample_log.write(step, samples)
+        if self.config.train.keep_samples:
+            sample_log.write(self.records.folder, step, samples, parts.judge.version)
         if parts.logprob_check.due(step, lag_in_steps):
             row |= self.check_logprobs(step, samples)
         self.signs.note(samples)

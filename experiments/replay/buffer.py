@@ -54,7 +54,7 @@ class ReplayBuffer:
         return int(self._alive.sum())
 
     def _set_rows(self, table: pa.Table, ids: np.ndarray, uses: np.ndarray | None = None) -> None:
-        self._table, self._ids = table, ids
+        self.table, self._ids = table, ids  # the rows; a table never changes
         self._uses = np.zeros(len(ids), np.int32) if uses is None else uses
         self._alive = np.ones(len(ids), bool)
         self._problem, self._version = self._columns(table)
@@ -79,11 +79,6 @@ class ReplayBuffer:
             "sources": [(source.digest, dict(source.left_out)) for source in self.sources],
             "charges": self.costs.state_dict(),
         }
-
-    @property
-    def table(self) -> pa.Table:
-        """The rows; a table never changes."""
-        return self._table
 
     def load_rows(self, table: pa.Table) -> None:
         """Restore the `table` of a checkpoint, before `load_state_dict`."""
@@ -114,7 +109,7 @@ class ReplayBuffer:
         candidates = np.flatnonzero(self._alive & (self._problem == self._codes.get(name, -1)))
         rows = self._choose(candidates.tolist(), count, stream("replay", *seed))
         self.counts["missing"] += count - len(rows)
-        table = self._table.take(pa.array(rows, pa.int64()))
+        table = self.table.take(pa.array(rows, pa.int64()))
         if set(table["prompt"].to_pylist()) - {prompt_digest(prompt)}:
             raise UserError(
                 f"replay: a response to {name} was generated for another prompt than this one, in "
@@ -131,7 +126,7 @@ class ReplayBuffer:
         rng.shuffle(rows)
         if self.config.sampling == "uniform":
             return rows[:count]
-        rewards = self._table["reward"].take(rows).to_pylist() if rows else []
+        rewards = self.table["reward"].take(rows).to_pylist() if rows else []
         levels = [
             [row for row, reward in zip(rows, rewards, strict=True) if reward == level]
             for level in sorted(set(rewards))
@@ -163,9 +158,9 @@ class ReplayBuffer:
         if not samples:
             return
         new, count = table_of(samples, step), len(samples)
-        self._table = pa.concat_tables([self._table, new])
-        if self._table["step"].num_chunks > MAX_CHUNKS:
-            self._table = self._table.combine_chunks()
+        self.table = pa.concat_tables([self.table, new])
+        if self.table["step"].num_chunks > MAX_CHUNKS:
+            self.table = self.table.combine_chunks()
         problem, version = self._columns(new)
         ids, self._next = np.arange(self._next, self._next + count), self._next + count
         self._ids = np.concatenate([self._ids, ids])
@@ -185,4 +180,4 @@ class ReplayBuffer:
         self._alive &= ~dropped
         if len(self) < 0.75 * len(self._alive):
             kept = np.flatnonzero(self._alive)
-            self._set_rows(self._table.take(kept), self._ids[kept], self._uses[kept])
+            self._set_rows(self.table.take(kept), self._ids[kept], self._uses[kept])

@@ -54,19 +54,12 @@ SCHEMA = pa.schema(
 )
 
 
-class SampleLog:
-    """Write a run's samples."""
-
-    def __init__(self, run: Path, judge_version: str) -> None:
-        self.folder = run / FOLDER
-        self.folder.mkdir(exist_ok=True)
-        self.judge_version = judge_version
-
-    def write(self, step: int, samples: Sequence[Sample]) -> None:
-        """Write one batch in the order in which it is trained on; it may be empty."""
-        with atomic_write(_file(self.folder, step)) as file:
-            table = table_of(samples, step, self.judge_version)
-            feather.write_feather(table, file, compression="uncompressed")
+def write(run: Path, step: int, samples: Sequence[Sample], judge_version: str) -> None:
+    """Write one batch in the order in which it is trained on; it may be empty."""
+    (run / FOLDER).mkdir(exist_ok=True)
+    with atomic_write(_file(run / FOLDER, step)) as file:
+        table = table_of(samples, step, judge_version)
+        feather.write_feather(table, file, compression="uncompressed")
 
 
 def truncate(run: Path, after: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,13 +37,11 @@ def open_environments(config: RunConfig) -> Iterator[Environments]:
         sandbox = open_sandbox(config.sandbox)
     except SandboxError as error:
         raise UserError(str(error)) from error
-    with sandbox, _verdict_cache(config) as verdicts:
+    shared = config.sandbox.verdict_cache
+    cache = closing(VerdictCache(default_file())) if shared else nullcontext()
+    with sandbox, cache as verdicts:
         make_judge = partial(Judge, sandbox, config.judge, verdicts)
         yield Environments(make_judge, sandbox.name, sandbox.strength)
-
-
-def _verdict_cache(config: RunConfig) -> AbstractContextManager[VerdictCache | None]:
-    return closing(VerdictCache(default_file())) if config.sandbox.verdict_cache else nullcontext()
 
 
 def _environment_class(name: str) -> Callable[[], Environment]:

@@ -1,7 +1,5 @@
 """PPO's parts against hand-written sums."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -10,7 +8,6 @@ from algorithms.ppo import (
     PPO,
     clipped_surrogate,
     gae,
-    terminal_rewards,
     turn_gae,
     value_loss,
 )
@@ -113,28 +110,6 @@ def test_returns_are_those_before_whitening_and_carry_the_kl_penalty():
     penalised, _ = ppo_batch(kl_coef=0.1)
     tokens_to_go = batch.mask.flip(1).cumsum(1).flip(1).masked_fill(~batch.mask, 0)
     torch.testing.assert_close(penalised.returns, free.returns - 0.1 * 0.5 * tokens_to_go)
-
-
-def without_critic(**options):
-    return PPO(options_of("ppo", critic="none", **options), 1.0)
-
-
-@pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1.0), (1.0, 0.95), (0.97, 0.9)])
-def test_without_a_critic_an_advantage_is_the_weighted_sum_of_the_rewards_from_there(gamma, lam):
-    _, batch = ppo_batch(kl_coef=0.0)
-    blind = replace(batch, values=None)
-    prepared = without_critic(kl_coef=0.1, gamma=gamma, lam=lam).prepare(blind)
-    rewards = terminal_rewards(batch.rewards, batch.mask) - 0.1 * 0.5 * batch.mask
-    sums = torch.zeros_like(rewards)
-    for row, live in enumerate(batch.mask):
-        own = rewards[row][live]
-        weights = [(gamma * lam) ** k for k in range(len(own))]
-        sums[row][live] = torch.stack(
-            [sum(w * r for w, r in zip(weights, own[t:], strict=False)) for t in range(len(own))]
-        )
-    live = sums[batch.mask]
-    expected = (live - live.mean()) / (live.var(correction=0) + 1e-8).sqrt()
-    torch.testing.assert_close(prepared.advantages[batch.mask], expected)
 
 
 def test_with_values_of_turns_an_answer_is_one_action_with_the_sum_of_its_rewards():

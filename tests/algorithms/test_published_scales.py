@@ -10,7 +10,6 @@ import torch
 
 import algorithms
 from algorithms.base import Batch, PolicyOutput
-from algorithms.ratio_rules import token_count
 from algorithms.regressions import DRO
 from algorithms.value_variants import length_adaptive_lam
 from tests.compose import options_of
@@ -113,11 +112,3 @@ def test_dros_beta_is_in_units_of_reward_and_sets_how_far_its_optimum_is(beta):
     optimum = p / (p + (1 - p) * math.exp(-1 / beta))
     assert optimum == pytest.approx({1.0: 0.148, 0.1: 0.9993}[beta], abs=1e-4 if beta < 1 else 1e-3)
     assert dro_success(beta) == pytest.approx(optimum, abs=2e-3)
-
-
-def test_clip_covs_share_is_less_than_a_token_of_a_batch_of_64():
-    rows = torch.ones(64, TOKENS, dtype=torch.bool)
-    batch = Batch(rows, rows[:, 0].double(), rows[:, 0], rows[:, 0], 8)
-    share = algorithms.make("clip_cov").config.share
-    assert rows.sum() * share == pytest.approx(1 / 3, abs=0.01)
-    assert token_count(batch, share) == 1

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from algorithms.ratio_rules import second_moment_bound
 from algorithms.regressions import rejection_sample
 from tests.algorithms.batches import fresh, raw
 from tests.algorithms.pulls import (
@@ -74,23 +73,6 @@ def test_dppo_drops_what_has_moved_too_far_in_probability():
     same(back, (p / q).log().expand(2, 6), 1 / 48)  # of all tokens, those that are gone too
 
 
-def test_covariances_pick_the_tokens_that_cost_most_entropy():
-    case = raw(27)
-    live = (torch.arange(6) < case[1].unsqueeze(-1))[:8]
-    a = pull(make("grpo", **TOKEN), case, policies=fresh)[1][:8] * -live.sum()
-    cov = (a - a[live].mean()) * (case[0]["logp"][:8] - case[0]["logp"][:8][live].mean())
-    top = cov.masked_fill(~live, -math.inf).flatten().topk(2).indices
-    share = 2.5 / live.sum().item()
-    plain, held = (pull(make("kl_cov", share=s), case)[1][:8] for s in (0.0, share))
-    assert sorted((plain != held).flatten().nonzero().flatten().tolist()) == sorted(top.tolist())
-    wide = {"cov_low": 1e-3, "cov_high": 1e3, "clip_low": 0.999, "clip_high": 1e9}
-    band = (cov >= 1e-3) & live
-    left = pull(make("clip_cov", share=share, **wide), case)[1][:8]
-    spared = live & (left == 0)
-    assert spared.sum() == 2
-    assert not (spared & ~band).any()
-
-
 def test_bapo_moves_its_bounds_until_the_signs_are_balanced():
     case = raw(28)
     start = make("grpo", **TOKEN | {"clip_low": 0.4})
@@ -104,19 +86,6 @@ def test_bapo_moves_its_bounds_until_the_signs_are_balanced():
     assert (low, high) == pytest.approx((0.9, 3.0))  # 4.5 against 5.4: as far as it goes
     low, high = bapo.bounds(rho.log(), a * torch.tensor([2.2, 2.2, 1.0, 1.0]))
     assert (low, high) == pytest.approx((0.9, 2.0))  # 4 against 3.96
-
-
-def test_m2po_bounds_the_second_moment():
-    squares = torch.rand(50, generator=torch.Generator().manual_seed(0)).double()
-    tau = second_moment_bound(squares, 0.04)
-    assert squares.clamp(max=tau**2).mean().item() == pytest.approx(0.04)
-    assert second_moment_bound(squares, 1.0) == math.inf
-    assert second_moment_bound(squares[:0], 0.04) == math.inf
-    case, wide = raw(29), {"clip_low": 0.999, "clip_high": 1e9}
-    unclipped = pull(make("grpo", **{**TOKEN, **wide}), case)[1]
-    same(pull(make("m2po", second_moment=100.0), case)[1], unclipped)
-    tight = pull(make("m2po", second_moment=1e-9), case)[1]
-    same(tight, pull(make("grpo", **TOKEN | {"clip_low": 0.3, "clip_high": 0.5}), case)[1])
 
 
 def test_pf_ppo_learns_from_the_best_and_the_worst():

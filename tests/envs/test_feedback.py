@@ -96,14 +96,6 @@ def test_each_failure_in_words(program, judged):
     assert withheld == "Your code is wrong. Give it another try."
 
 
-def test_what_other_programs_failed_changes_no_observation(judge, judged):
-    """Otherwise a test that failed often runs first, and another sample is the failed one."""
-    fails_second, fails_both = "print(4)", "print(5)"
-    observed(judge, SQUARE, *(f"{fails_second}  #{n}" for n in range(5)))
-    (found,) = observed(judge, SQUARE, fails_both)
-    assert found.startswith("Your code failed on sample 1.")
-
-
 def test_functions_are_shown_as_calls(judge):
     result, error = observed(judge, CALL, "def join(a, b): return (a, b)", "def joined(a): pass")
     assert "Call:\n```\njoin([1, 'a'], True)\n```" in result

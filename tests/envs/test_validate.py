@@ -72,18 +72,6 @@ def test_each_program_has_a_line(rows, tmp_path, capsys):
     assert "code_contests/increment solution 1: WRONG_ANSWER test 1" in printed
 
 
-def test_a_marked_problem_is_reported_apart(rows, tmp_path, capsys):
-    free = row([RIGHT, WRONG], [], description="Print any number above n.\nPrint any of them.")
-    status, lines = validate(rows(free), tmp_path)
-    assert status == 0
-    assert [(line["verdict"], line["needs_checker"]) for line in lines] == [
-        ("ACCEPTED", True),
-        ("WRONG_ANSWER", True),
-    ]
-    printed = capsys.readouterr().out
-    assert "not as the data set says" not in printed and "right (problem needs" in printed
-
-
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -129,16 +117,6 @@ def test_what_was_judged_is_not_judged_again(rows, tmp_path, capsys):
     assert [line["verdict"] for line in second] == [line["verdict"] for line in first]
     _, third = validate(path, tmp_path)
     assert third == second and "3 verdicts were known from" in capsys.readouterr().out
-
-
-def test_a_file_of_something_else_is_not_overwritten(rows, tmp_path, capsys):
-    out = tmp_path / "out.jsonl"
-    arguments = [f"task.path={rows(row([RIGHT], []))}", "sandbox=embedded", f"out={out}"]
-    for text in ("my notes\n", "my notes", '{"a": 1}'):
-        out.write_text(text)
-        assert main(["task=code_contests", *arguments]) == 2
-        assert "not a file of envs.validate" in capsys.readouterr().err
-        assert out.read_text() == text
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

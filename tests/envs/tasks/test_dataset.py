@@ -117,18 +117,6 @@ def test_problems_whose_reward_pays_a_table_or_a_constant_are_not_trained_on(tmp
     assert len(everything.train) == 44 and not everything.left_out
 
 
-def test_a_validation_split_is_halved_by_the_statement(tmp_path):
-    write(tmp_path / "train-0.jsonl", [taco_row(i) for i in range(30)])
-    write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(30, 90)])
-    task = open_task(config("taco", str(tmp_path)))
-    assert len(task.train) == 30 and len(task.tune) + len(task.choose) == 60
-    assert 15 < len(task.tune) < 45
-    write(tmp_path / "valid-0.jsonl", [taco_row(i) for i in range(60, 120)])
-    more = open_task(config("taco", str(tmp_path)))
-    statements = [{p.statement for p in problems} for problems in (task.tune, more.choose)]
-    assert not statements[0] & statements[1]
-
-
 def test_a_problem_stays_in_the_last_of_the_splits_that_have_it(tmp_path):
     def reworded(number):
         return taco_row(number, question=statement(number).replace("Given", "You have").upper())
@@ -170,24 +158,6 @@ def test_mistakes_name_the_key(name, changed, said):
         open_task(config(name, **{"path": __file__} | changed))
     assert all(word in str(error.value) for word in said)
     assert "\n" not in str(error.value)
-
-
-def mbpp_row(number):
-    asserts = [f"assert plus({i}) == {i + number}" for i in range(3)]
-    return {"task_id": number, "text": f"Add {number} to x.", "code": "", "test_list": asserts}
-
-
-def test_one_file_of_mbpp_has_its_published_splits(tmp_path):
-    numbers = (1, 10, 11, 510, 511, 600, 601, 974)
-    rows = [mbpp_row(number) for number in numbers]
-    file = write(tmp_path / "mbpp.jsonl", rows)
-    task = open_task(config("mbpp", file, decontaminate=False))
-    assert names(task.train) == {"mbpp/601", "mbpp/974"}
-    assert names(task.test) == {"mbpp/11", "mbpp/510"}
-    assert names([*task.tune, *task.choose]) == {"mbpp/511", "mbpp/600"}
-    assert task.left_out["stands in no published split"] == 2
-    by_hash = open_task(config("mbpp", file, decontaminate=False, split_of=None))
-    assert len(every_problem(by_hash)) == len(numbers)
 
 
 # Keys that choose problems.

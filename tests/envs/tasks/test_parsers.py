@@ -8,13 +8,11 @@ import pytest
 from envs.tasks.parsers import (
     SkipRow,
     fenced_programs,
-    function_name,
     integers_of_any_length,
     iso_date,
     load_json,
     megabytes,
     programs,
-    rating,
     seconds,
     stdin_tests,
     tag_list,
@@ -65,11 +63,6 @@ def test_tags_are_read_as_literals_only():
     assert tag_list("[") == tag_list(None) == tag_list("'a'") == ()
 
 
-def test_no_function_means_stdin():
-    assert function_name(None, "") is None
-    assert function_name("", "  \n") is None
-
-
 def test_programs_come_as_a_list_or_as_json_of_one():
     assert programs('["a", " ", 3, "b"]', "solutions") == programs(["a", "b"], "solutions")
     assert programs(None, "solutions") == programs(" ", "solutions") == ()
@@ -114,14 +107,6 @@ def test_lines_end_alike_whatever_ended_them(lines):
 )
 def test_dates(value, date):
     assert iso_date(value) == date
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [(800, 800), (3500.0, 3500), (0, None), (-1, None), (None, None), ("800", None), (1e300, None)],
-)
-def test_ratings(value, expected):
-    assert rating(value) == expected
 
 
 def test_fences_are_taken_off_and_other_programs_stay():

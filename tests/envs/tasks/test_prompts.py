@@ -13,12 +13,6 @@ from tests.envs.tasks.dataset_rows import config, every_problem, taco_row, write
 SAMPLE = Test("3 4\n", "7\n")
 
 
-def test_samples_that_the_statement_shows_are_not_shown_again():
-    statement = "Print a + b.\n\nInput\n\n3 4\n\nOutput\n\n7"
-    text = DefaultPrompt()(Problem("p", statement, (SAMPLE,), (SAMPLE,)))
-    assert text.count("3 4") == 1
-
-
 COUNTED = "Given an integer n at least 1, output the sum of all numbers from 1 to n."
 
 
@@ -130,13 +124,6 @@ def test_a_fault_in_a_template_is_one_line_before_anything_is_read(template, tex
         open_task(config("mini", None, prompt=str(file)))
     assert str(error.value).startswith(f"task.prompt={file}")
     assert all(word in str(error.value) for word in said) and "\n" not in str(error.value)
-
-
-def test_a_template_that_is_no_file_is_said(tmp_path):
-    (tmp_path / "latin").write_bytes(b"\xe9{{ statement }}")
-    for name, why in {"none": "No such file", "": "Is a directory", "latin": "not UTF-8"}.items():
-        with pytest.raises(ValueError, match=f"task.prompt={tmp_path / name}: .*{why}"):
-            open_task(config("mini", None, prompt=str(tmp_path / name)))
 
 
 def test_examples_are_answered_as_the_task_asks_for_answers(tmp_path):

@@ -201,18 +201,6 @@ def test_they_pass_the_same_tests_when_they_are_run(judge):
     assert run(judge, problems) == [passed_counts(one, shown_tests(one)) for one in problems]
 
 
-def test_without_shown_tests_there_is_no_table():
-    counts = passed_counts(CASES["one output"], [])
-    assert [n for n, c in zip(CHEAP_PROGRAMS, counts, strict=True) if c is None] == [
-        "samples table",
-        "longest sample output",
-    ]
-
-
-def test_no_count_where_no_comparison_decides():
-    assert passed_counts(replace(CASES["echo"], checker="needs_checker"), []) is None
-
-
 def test_a_table_too_long_for_a_program_earns_nothing():
     tests = tuple(Test(f"{i}\n", "x" * 300_000 + str(i)) for i in range(2))
     one = replace(CASES["echo"], tests=tests)

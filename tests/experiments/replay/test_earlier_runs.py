@@ -17,11 +17,11 @@ P, Q = prompt("p"), prompt("q")
 @pytest.fixture
 def run(tmp_path):
     """Two batches; the second replays a response of the first, beside a program of a file."""
-    log = sample_log.SampleLog(tmp_path, "judge 1")
     first = [sample(P, 1, step=1), sample(P, 2, 0.0, step=1), sample(Q, 3, step=1)]
-    log.write(1, first)
+    sample_log.write(tmp_path, 1, first, "judge 1")
     theirs = sample(P, 9, source="file", logps=None)
-    log.write(2, [sample(P, 4, step=2), replace(first[0], replayed=0), theirs])
+    second = [sample(P, 4, step=2), replace(first[0], replayed=0), theirs]
+    sample_log.write(tmp_path, 2, second, "judge 1")
     return tmp_path
 
 
