@@ -25,8 +25,7 @@ from envs.environment import Environment, Submission
 from envs.problem import Judgement, Verdict
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Request, Sampling
-from experiments.learner.batching import pad_rows
-from experiments.learner.forward import Tokens
+from experiments.learner.batching import Tokens, pad_rows
 from experiments.learner.learner import Learner
 from experiments.rollout.generate import Responder
 from experiments.sample import Origin, PromptedProblem, Sample

@@ -13,8 +13,9 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from envs.command_line import CONF, parse_arguments
+from experiments.config.checks import parse
 from experiments.config.composition import config_of, jobs_of
-from experiments.config.schema import RunConfig, parse
+from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.gpus import ANY_GPU, visible_gpus
 from experiments.launch import FAILED, INTERRUPTED, run_alone, torchrun_ranks

@@ -232,7 +232,7 @@ class Tuner:
 
     def scores(self) -> dict[int, float]:
         """Trial → its own score, of those that finished."""
-        trials = self.store.get_trials(deepcopy=False)
+        trials = self.store.get_trials(deepcopy=False)[: self.options.trials]
         return {each.number: each.value for each in trials if each.value is not None}
 
     def values(self, number: int) -> Values:

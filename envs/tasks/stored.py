@@ -28,8 +28,7 @@ _BATCH_ROWS = 1000
 _BATCH_CHARS = 16_000_000  # of tests and programs, so that a batch fits in memory many times
 # in the order of Entry's fields after `name`
 _SELECTED = (
-    *("difficulty", "source", "tags", "hash", "digest", "statement_hash", "left_out"),
-    *("rating", "date"),
+    *("difficulty", "source", "tags", "digest", "statement_hash", "left_out", "rating", "date"),
 )
 
 
@@ -139,7 +138,6 @@ class Entry:
     difficulty: str
     source: str
     tags: tuple[str, ...]
-    hash: str
     digest: str
     statement_hash: str
     left_out: str | None

@@ -39,7 +39,7 @@ from experiments.sample import Completion
 
 CUDA_TESTS = "tests/experiments/test_cuda.py"
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
-EOS, PAD, PROMPT_TOKENS = 2, 0, 256
+EOS, PAD, PROMPT_TOKENS = 2, 0, 512
 STEPS = ("GRPO without KL", "GRPO", "SPO q0=group", "PPO critic=shared", "PPO critic=separate")
 SIZES = (
     *("hidden_size", "intermediate_size", "num_hidden_layers"),
@@ -136,7 +136,7 @@ def make_bench(
     ends = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
     sizes = dict(zip(SIZES, shape, strict=True))
     model = transformers.AutoConfig.for_model("qwen2", **sizes, **ends, tie_word_embeddings=True)
-    size = BatchSize(2, 4, 8) if small else BatchSize(16, 8, 512)
+    size = BatchSize(2, 4, 8) if small else BatchSize(16, 8, 256)
     return Bench(model, steps, size, 6 if small else PROMPT_TOKENS, device, 1 if small else 2)
 
 

@@ -3,6 +3,7 @@
 Knows algorithms' options and tasks' keys; imports nothing heavy (no torch, no pandas).
 """
 
-from experiments.config.schema import RunConfig, parse
+from experiments.config.checks import parse
+from experiments.config.schema import RunConfig
 
 __all__ = ["RunConfig", "parse"]

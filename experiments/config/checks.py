@@ -7,17 +7,40 @@ anything heavy starts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from algorithms.base import Needs
+from envs.command_line import parse_values
+from envs.import_by_name import load_function
+from experiments.config.schema import RunConfig, plain_values
 from experiments.errors import UserError
 
-if TYPE_CHECKING:
-    from experiments.config.schema import RunConfig
-
 Fault = tuple[object, str]  # whether the combination is there, and the message
+
+
+def parse(composed: DictConfig) -> RunConfig:
+    """Return the checked configuration. UserError names the key, the value and what is allowed."""
+    if missing := sorted(OmegaConf.missing_keys(composed)):
+        raise UserError(f"{missing[0]} has no value; give it on the command line: {missing[0]}=...")
+    try:
+        values = plain_values(composed)
+        core = str(values["algo"]["core"])
+        algorithm = load_function(core, "algo.core")
+        if not is_dataclass(options := getattr(algorithm, "Config", None)):
+            raise ValueError(f"algo.core={core}: no algorithm; it has no dataclass Config")
+        algo: Any = parse_values(options, values["algo"], "algo")  # type: ignore[arg-type]
+        config = parse_values(RunConfig, values | {"algo": None})
+    except (ValueError, OmegaConfBaseException) as error:
+        raise UserError(str(error).split("\n")[0]) from error
+    config.algo = algo
+    validate(config, algorithm(algo, config.task.reward.high).needs)
+    return config
 
 
 def validate(config: RunConfig, needs: Needs) -> None:

@@ -11,8 +11,9 @@ from omegaconf import DictConfig
 
 from envs.command_line import CONF, did_you_mean
 from envs.composition import CONFIG_DIR, CONFIG_PATH, choices_of, composed, parse_overrides
+from experiments.config.checks import parse
 from experiments.config.model_folder import with_model_folder
-from experiments.config.schema import RunConfig, parse
+from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 
 __all__ = ["CONF", "compose", "config_of", "is_sweep", "jobs_of"]

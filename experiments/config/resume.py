@@ -14,8 +14,9 @@ from yaml import YAMLError
 
 from envs.command_line import CONF, did_you_mean, leaves
 from envs.composition import parse_overrides
+from experiments.config.checks import parse
 from experiments.config.composition import compose
-from experiments.config.schema import RunConfig, parse, plain_values
+from experiments.config.schema import RunConfig, plain_values
 from experiments.errors import UserError
 
 # Keys that may change on resume: they affect training by rounding at most. A final dot stands for

@@ -6,11 +6,10 @@ key, a value out of range or a wrong combination ends in one line before anythin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import OmegaConf
 from pydantic import (
     Field,
     NonNegativeFloat,
@@ -20,13 +19,9 @@ from pydantic import (
 )
 
 from algorithms.tensors import CORRECTION_BOUNDS, Correction
-from envs.command_line import parse_values
-from envs.import_by_name import load_function
 from envs.judge.judge import JudgeConfig
 from envs.sandbox import SandboxConfig
 from envs.tasks.config import TaskConfig
-from experiments.config.checks import validate
-from experiments.errors import UserError
 
 # Batches whose initial values are generated at once, since each switch of weights costs time.
 PREFETCHED_BATCHES = 16
@@ -227,25 +222,6 @@ class RunConfig:
         if answer is None:
             raise ValueError("task.max_response_tokens is not resolved")
         return turns * answer + (turns - 1) * self.task.max_observation_tokens
-
-
-def parse(composed: DictConfig) -> RunConfig:
-    """Return the checked configuration. UserError names the key, the value and what is allowed."""
-    if missing := sorted(OmegaConf.missing_keys(composed)):
-        raise UserError(f"{missing[0]} has no value; give it on the command line: {missing[0]}=...")
-    try:
-        values = plain_values(composed)
-        core = str(values["algo"]["core"])
-        algorithm = load_function(core, "algo.core")
-        if not is_dataclass(options := getattr(algorithm, "Config", None)):
-            raise ValueError(f"algo.core={core}: no algorithm; it has no dataclass Config")
-        algo: Any = parse_values(options, values["algo"], "algo")  # type: ignore[arg-type]
-        config = parse_values(RunConfig, values | {"algo": None})
-    except (ValueError, OmegaConfBaseException) as error:
-        raise UserError(str(error).split("\n")[0]) from error
-    config.algo = algo
-    validate(config, algorithm(algo, config.task.reward.high).needs)
-    return config
 
 
 def plain_values(config: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.pytorch_utils import Conv1D
 
-from experiments.learner.forward import Tokens
+from experiments.learner.batching import Tokens
 from experiments.learner.modules import Modules
 from experiments.policy.policy import Policy
 from experiments.run_dir.flops import UNKNOWN, ModelFlops, Text

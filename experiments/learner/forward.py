@@ -7,15 +7,13 @@ several times fewer tokens than one row for each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache
 
 from algorithms.base import PolicyOutput
 from algorithms.logprobs import Entropy, chosen_logp
+from experiments.learner.batching import Tokens
 from experiments.learner.packed_attention import can_pack, packed_hidden
 from experiments.policy.activation_checkpointing import (
     checkpointed,
@@ -24,82 +22,6 @@ from experiments.policy.activation_checkpointing import (
     response_cache,
 )
 from experiments.policy.policy import Policy
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Prompts and the responses to them, padded; at least one token wide, where all are empty."""
-
-    prompts: Tensor  # (prompts, width) ids, padded on the left
-    prompt_mask: Tensor  # (prompts, width) bool
-    prompt_of: Tensor  # (batch,) row of `prompts`
-    responses: Tensor  # (batch, time) ids, padded on the right
-    mask: Tensor  # (batch, time) bool, true on the tokens that are read, including EOS
-    # (batch, time) bool, of these the tokens that the policy generated; others are observations.
-    # `mask` itself where there are none
-    own: Tensor
-
-    @classmethod
-    def pack(
-        cls,
-        prompts: Sequence[Sequence[int]],
-        prompt_of: Sequence[int],
-        responses: Sequence[Sequence[int]],
-        pad: int,
-        device: torch.device,
-        own: Sequence[Sequence[bool] | None] = (),
-    ) -> Tokens:
-        """`own`: whether the policy generated each token of each response; None: all of them."""
-        width = max(len(prompt) for prompt in prompts)
-        time = max(1, *(len(response) for response in responses))
-        left = [[pad] * (width - len(p)) + list(p) for p in prompts]
-        right = [list(r) + [pad] * (time - len(r)) for r in responses]
-        prompt_lengths = torch.tensor([len(p) for p in prompts]).unsqueeze(-1)
-        lengths = torch.tensor([len(r) for r in responses]).unsqueeze(-1)
-        mask = (torch.arange(time) < lengths).to(device)
-        return cls(
-            prompts=torch.tensor(left, device=device),
-            prompt_mask=(torch.arange(width) >= width - prompt_lengths).to(device),
-            prompt_of=torch.tensor(prompt_of, device=device),
-            responses=torch.tensor(right, device=device),
-            mask=mask,
-            own=_own(mask, own),
-        )
-
-    def to(self, device: torch.device | str) -> Tokens:
-        """Return the tokens on that device; themselves if they are there already."""
-        if self.mask.device == torch.device(device):
-            return self
-        moved = {name: value.to(device) for name, value in vars(self).items()}
-        return Tokens(**moved | {"own": moved["mask"] if self.own is self.mask else moved["own"]})
-
-    def rows(self, index: Tensor) -> Tokens:
-        """Return these rows with only their prompts, and no more padding than they need."""
-        used, prompt_of = self.prompt_of[index].unique(return_inverse=True)
-        mask = self.mask[index]
-        time = max(1, int(mask.sum(-1).max()))
-        mask = mask[:, :time]
-        prompt_mask = self.prompt_mask[used]
-        width = int(prompt_mask.sum(-1).max())
-        return Tokens(
-            prompts=self.prompts[used, -width:],
-            prompt_mask=prompt_mask[:, -width:],
-            prompt_of=prompt_of,
-            responses=self.responses[index, :time],
-            mask=mask,
-            own=mask if self.own is self.mask else self.own[index, :time],
-        )
-
-
-def _own(mask: Tensor, own: Sequence[Sequence[bool] | None]) -> Tensor:
-    """Return `mask` without the observations; `mask` itself if there are none."""
-    if all(row is None or all(row) for row in own):
-        return mask
-    kept = mask.clone()
-    for number, row in enumerate(own):
-        if row is not None:
-            kept[number, : len(row)] &= torch.tensor(row, device=mask.device)
-    return kept
 
 
 def response_hidden(policy: Policy, tokens: Tokens) -> Tensor:

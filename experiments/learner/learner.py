@@ -15,6 +15,7 @@ from algorithms.base import Algorithm, Batch, PolicyOutput
 from algorithms.logprobs import Entropy
 from experiments.config.schema import TrainConfig
 from experiments.learner.batching import (
+    Tokens,
     can_prepare_in_step,
     judged_batch,
     map_micro_batches,
@@ -26,7 +27,7 @@ from experiments.learner.batching import (
     with_current_weights,
 )
 from experiments.learner.flops import PassCosts
-from experiments.learner.forward import Tokens, score
+from experiments.learner.forward import score
 from experiments.learner.metrics import (
     GRADIENT_WEIGHTS,
     batch_metrics,
@@ -134,11 +135,13 @@ class Learner:
         self.optimiser.zero_grad(set_to_none=True)
         tokens, batch, metrics = self._assemble(samples, group_size)
         if self.algorithm.needs.initial_value != "none":
-            # Only rank 0 has them.
-            given: Any = initial_values
-            before = batch
-            q0 = self.ranks.broadcast(lambda: given.compute(samples, before))
-            batch = replace(batch, q0=q0)
+            before, given = batch, initial_values
+
+            def compute() -> Tensor:
+                assert given is not None  # on rank 0
+                return given.compute(samples, before)
+
+            batch = replace(batch, q0=self.ranks.broadcast(compute))
         metrics |= group_metrics(batch)
         steps: list[dict[str, float]] = []
         kept_rows = 0

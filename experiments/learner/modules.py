@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from algorithms.base import Needs
 from experiments.config.schema import TrainConfig
-from experiments.learner.batching import map_micro_batches
-from experiments.learner.forward import Critic, Tokens, scalar_head, score, token_hidden, values_of
+from experiments.learner.batching import Tokens, map_micro_batches
+from experiments.learner.forward import Critic, scalar_head, score, token_hidden, values_of
 from experiments.policy.loading import critic_backbone, own_copy, reference_of
 from experiments.policy.lora import load_trained, trained_state
 from experiments.policy.past_policies import PastPolicies

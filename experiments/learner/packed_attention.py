@@ -14,19 +14,17 @@ mode here: with dropout no two rows would be alike.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import AttentionInterface
 
+from experiments.learner.batching import Tokens
 from experiments.policy.activation_checkpointing import checkpointed, is_checkpointed
 from experiments.policy.attention_override import AttentionOverride, can_override_attention
 from experiments.policy.policy import Policy
-
-if TYPE_CHECKING:
-    from experiments.learner.forward import Tokens
 
 NAME = "spo_bench_packed"  # no mask function has this name, so the model makes no mask
 PAIRS_PER_CHUNK = 2**24  # pairs of tokens compared at a time: 16 MiB

@@ -351,7 +351,9 @@ class ProgramFile:
         if row.tokens is not None:
             text = str(self.tokenizer.decode(row.tokens, skip_special_tokens=True))
             return text, tuple(row.tokens)
-        text = self.format_response(row.program) if row.response is None else row.response
+        text = row.response
+        if text is None:
+            text = self.format_response(row.program or "")
         return text, encode_response(text, self.tokenizer)
 
 

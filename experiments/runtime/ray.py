@@ -67,7 +67,7 @@ class Ray(SingleRank):
         engine = ray.remote(EngineActor).options(num_cpus=0, num_gpus=self._gpus, **restarts)
         judge = ray.remote(JudgeActor).options(num_cpus=1, scheduling_strategy="SPREAD", **restarts)
         # An actor has a GPU of its own, so there is nothing to colocate with.
-        own = ray.put(replace(config, engine=replace(config.engine, colocate=False)))
+        own = replace(config, engine=replace(config.engine, colocate=False))
         self.engine_actors = [engine.remote(own) for _ in range(config.runtime.engines)]
         self._opening = [actor.describe.remote() for actor in self.engine_actors]
         settings = (config.task.environment, config.sandbox, config.judge)

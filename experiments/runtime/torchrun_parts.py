@@ -16,7 +16,7 @@ from torch import Tensor
 from envs.environment import Environment, StatefulEnvironment, Submission
 from envs.problem import Problem
 from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request
-from experiments.learner.forward import Tokens
+from experiments.learner.batching import Tokens
 from experiments.policy.policy import Policy, WeightSource
 from experiments.runtime.sharded_judge import JudgeShard, JudgeState, ShardedJudge, ShardResult
 from experiments.runtime.torchrun import TorchrunRanks
@@ -150,7 +150,7 @@ class TorchrunJudge(ShardedJudge):
 class TorchrunWeightSync(Proxy):
     """Weights go from every rank's learner to its engine."""
 
-    methods = ("follow", "load_from")
+    methods: tuple[str, ...] = ("follow", "load_from")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, which is gathered only on rank 0."""

@@ -6,7 +6,8 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from experiments.learner.forward import Tokens, score
+from experiments.learner.batching import Tokens
+from experiments.learner.forward import score
 from experiments.policy.policy import Policy
 
 PROMPTS = [[4, 5, 6], [7, 8, 9, 10, 11]]

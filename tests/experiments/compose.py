@@ -3,8 +3,9 @@
 import copy
 from functools import cache
 
+from experiments.config.checks import parse
 from experiments.config.composition import compose
-from experiments.config.schema import RunConfig, parse
+from experiments.config.schema import RunConfig
 
 OUTPUT_DIR = "output_dir="
 

@@ -286,7 +286,7 @@ def content(problem: Any) -> str:
 
 
 def verdicts() -> dict[str, Any] | None:
-    """Return the verdicts on programs of real rows: at most two right and two wrong of a problem."""
+    """Return the verdicts on at most two right and two wrong programs of each real row."""
     if not DATA.is_dir():
         return None
     from envs import Judge, JudgeConfig, SandboxConfig, Submission, as_response, open_sandbox

@@ -62,7 +62,7 @@ def test_a_row_gives_a_sound_problem_or_a_reason(name, data):
         return
     assert isinstance(item, Problem) and item.checker.split()[0] in CHECKERS and item.tests
     (entry,) = load_entries([pa.RecordBatch.from_pylist([row_of(item)], schema=schema())])
-    assert entry.problem() == item and entry.hash == item.hash
+    assert entry.problem() == item and entry.problem().hash == item.hash
 
 
 @pytest.mark.parametrize("name", SOUND)

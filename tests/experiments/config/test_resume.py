@@ -275,7 +275,7 @@ def test_a_checkpoint_whose_place_was_being_taken_is_found_and_what_a_kill_left_
     checkpoints = folder / "checkpoints"
     shutil.copytree(checkpoints / "step-2", checkpoints / "step-1")  # run.json knows none of it
     shutil.copytree(checkpoints / "final", checkpoints / ".final")
-    (checkpoints / "final").rename(checkpoints / ".final-before")
+    shutil.rmtree(checkpoints / "final")  # killed before .final took its place
     assert go_on(folder, "steps=6").status == "finished"
     assert [one["step"] for one in resumed(folder)] == [4]
     assert_same(folder, undisturbed("grpo")[0])

@@ -8,7 +8,8 @@ import torch
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.sampling import draw, nucleus
-from experiments.learner.forward import Tokens, score
+from experiments.learner.batching import Tokens
+from experiments.learner.forward import score
 from experiments.policy.loading import frozen_copy
 from experiments.policy.policy import Policy
 

@@ -8,7 +8,8 @@ from experiments.config.preflight import VLLM_RELEASE, vllm_version
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.vllm import Host, VLLMEngine
-from experiments.learner.forward import Tokens, score
+from experiments.learner.batching import Tokens
+from experiments.learner.forward import score
 from experiments.policy import loading
 from experiments.policy.policy import Policy
 from tests.compose import engine_config, model_config, run_config

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from experiments.learner import forward
-from experiments.learner.forward import Critic, Tokens, score
+from experiments.learner.batching import Tokens
+from experiments.learner.forward import Critic, score
 from experiments.policy import loading
 from experiments.policy.policy import Policy
 from tests.compose import model_config

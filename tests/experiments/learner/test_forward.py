@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from experiments.learner.forward import Critic, Tokens, score
+from experiments.learner.batching import Tokens
+from experiments.learner.forward import Critic, score
 from experiments.policy.policy import Policy
 from tests.experiments.kinds import SLIDING, WINDOW, model_of, plain_logp
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from experiments.learner import forward, packed_attention
-from experiments.learner.forward import Critic, Tokens, scalar_head, score
+from experiments.learner.batching import Tokens
+from experiments.learner.forward import Critic, scalar_head, score
 from experiments.learner.packed_attention import can_pack
 from experiments.policy import loading
 from experiments.policy.attention_override import MODEL_TYPES

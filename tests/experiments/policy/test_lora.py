@@ -9,7 +9,7 @@ import algorithms
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
-from experiments.learner.forward import Tokens
+from experiments.learner.batching import Tokens
 from experiments.learner.learner import Learner
 from experiments.policy import loading, lora
 from experiments.policy.policy import Policy, copy_weights

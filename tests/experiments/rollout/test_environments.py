@@ -64,7 +64,7 @@ def test_a_reward_out_of_its_range_ends_a_run_in_a_line(tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("envs.tasks.sums.FirstIntger", "it has FirstInteger"),
+        ("envs.tasks.sums.FirstIntger", "FirstInteger"),
         ("envs.tasks.sums.prompt", "task.environment=envs.tasks.sums.prompt: "),
         (f"{__name__}.Halves", "its result has no stats and no judge"),
     ],
