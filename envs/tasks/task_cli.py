@@ -14,6 +14,7 @@ from envs.command_line import (
     parse_arguments,
     parse_values,
     print_help,
+    quiet_when_unread,
     wants_help,
     yaml_lines,
 )
@@ -36,8 +37,9 @@ def parse_judge_arguments(
     """
     task = [word for word in argv if _is_task_argument(word)]
     if wants_help(argv):
-        print_help(schema)
-        print(*_help_lines(task), sep="\n")
+        with quiet_when_unread():
+            print_help(schema)
+            print(*_help_lines(task), sep="\n")
         raise SystemExit(0)
     judge = [word.removeprefix("judge.") for word in argv if word.startswith("judge.")]
     own = [word for word in argv if not (word.startswith("judge.") or _is_task_argument(word))]

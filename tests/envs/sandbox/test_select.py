@@ -36,8 +36,8 @@ else:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"kind": "chroot"}, "sandbox.kind='chroot'; choose one of auto, docker, embedded"),
-        ({"workers": -1}, "sandbox.workers=-1; it must be at least 0"),
+        ({"kind": "chroot"}, "sandbox.kind='chroot'; it should be 'auto', 'docker' or 'embedded'"),
+        ({"workers": -1}, "sandbox.workers=-1; it should be greater than or equal to 0"),
     ],
 )
 def test_a_wrong_configuration_names_the_key(config, message):
