@@ -243,8 +243,8 @@ def _cells(
     """Yield (arm or `A - B`, column) → number, of all tables of a report."""
 
     def cell(row: dict[Any, Any], column: str, digits: int = 3) -> Cell:
-        ends = (row.get(f"{column}{end}", nan) for end in ("", "_low", "_high"))
-        return Cell(*map(float, ends), digits)
+        mean, low, high = (float(row.get(f"{column}{end}", nan)) for end in ("", "_low", "_high"))
+        return Cell(mean, low, high, digits)
 
     for name in ("costs", "table"):
         for row in tables[name].to_dict("records"):
@@ -253,7 +253,7 @@ def _cells(
                     digits = 3 if str(column).startswith(SHARES) else 0
                     yield (labels[row["label"]], str(column)), cell(row, str(column), digits)
     for row in tables["curve_fits"].to_dict("records"):
-        for column in row.keys() - {"label", "metric", "axis"}:
+        for column in map(str, row.keys() - {"label", "metric", "axis"}):
             if f"{column}_low" in row or column.startswith("second_half"):
                 key = f"{column} of {row['metric']} over {row['axis']}"
                 yield (labels[row["label"]], key), cell(row, column)
@@ -400,7 +400,8 @@ def pack(folder: Path, study: Path, out: Path) -> None:
         texts = {key: (folder / name / file).read_text() for key, file in texts.items()}
         head = {"run": name, "arm": entry["arm"], "seed": entry["seed"]}
         steps, whole = run.metrics["step"], (0, run.evaluated_steps[-1])
-        spent = [c for c in run.metrics if c in ("step", "reward_mean", "kl_ref") or _is_spent(c)]
+        columns = map(str, run.metrics)
+        spent = [c for c in columns if c in ("step", "reward_mean", "kl_ref") or _is_spent(c)]
         drawn = [*(m.name for m in TRAINING_METRICS), "value/group_mean_explained"]
         drawn = [column for column in drawn if column in run.metrics]
         at = steps.isin(run.evaluated_steps) | (steps == steps.max())

@@ -292,7 +292,7 @@ def show(report: Report, skipped: Mapping[str, int], console: Console) -> None:
     console.print(table)
     for marked in (False, True):
         rows = [one for one in report.qualities.values() if one.needs_checker == marked]
-        rates = error_rates(len(rows), [counts for one in rows if (counts := _counts(one))])
+        rates = error_rates(len(rows), [found for one in rows if (found := _counts(one))])
         if line := error_line(rates):
             console.print(line + _MARKED * marked, soft_wrap=True)
     earning = [one for one in report.qualities.values() if one.earned_by]

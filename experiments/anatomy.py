@@ -328,7 +328,7 @@ def classes(table: np.ndarray, names: Sequence[str], least: float) -> str:
 def sections(found: pd.DataFrame, facts: Sequence[Sequence[str]], overrides: str) -> Iterator[str]:
     """Yield the page's parts, from the top."""
     names = list(found["objective"].unique())
-    by = {s: part.set_index("objective") for s, part in found.groupby("situation", sort=False)}
+    by = {str(s): part.set_index("objective") for s, part in found.groupby("situation", sort=False)}
     tables = {s: part[[f"cos {name}" for name in names]].to_numpy() for s, part in by.items()}
     fresh = [situation for situation in by if situation.endswith("fresh")]
     yield "# Anatomy of objectives"

@@ -373,7 +373,9 @@ def pretrain(out: Path, recipe: Recipe) -> None:
 
 def corpus_and_tokenizer(recipe: Recipe) -> tuple[Corpus, PreTrainedTokenizerBase]:
     """The corpus, and the tokenizer of another model or one trained on the corpus's first texts."""
-    tokenizer = AutoTokenizer.from_pretrained(ROOT / recipe.tokenizer) if recipe.tokenizer else None
+    tokenizer: Any = None
+    if recipe.tokenizer:
+        tokenizer = AutoTokenizer.from_pretrained(ROOT / recipe.tokenizer)
     if recipe.task == "mini_feedback":
         return FeedbackCorpus(recipe.seed, observation_encoder(tokenizer)), tokenizer
     corpus = Corpus(PROBLEM_SETS[recipe.task], recipe.seed)

@@ -150,6 +150,6 @@ def _ending_with_a_checkpoint() -> Iterator[None]:
         yield
     for number, handler in handlers.items():
         signal.signal(number, handler)
-    for number in caught[:1]:
+    for first in caught[:1]:
         with suppress(Exception):  # of a time limit it raises an error, which is none of the run
-            handlers[signal.Signals(number)](number, None)
+            handlers[signal.Signals(first)](first, None)

@@ -349,11 +349,10 @@ class ProgramFile:
     def _response(self, row: Line) -> tuple[str, tuple[int, ...]]:
         """Return a line's text and tokens."""
         if row.tokens is not None:
-            text = str(self.tokenizer.decode(row.tokens, skip_special_tokens=True))
-            return text, tuple(row.tokens)
-        text = row.response
-        if text is None:
-            text = self.format_response(row.program or "")
+            decoded = str(self.tokenizer.decode(row.tokens, skip_special_tokens=True))
+            return decoded, tuple(row.tokens)
+        given = row.response
+        text = self.format_response(row.program or "") if given is None else given
         return text, encode_response(text, self.tokenizer)
 
 
