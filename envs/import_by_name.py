@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +30,10 @@ def load_function(name: str, key: str) -> Callable:
         raise ValueError(f"{key}={name}: {module_name} cannot be imported: {reason}") from error
     function = getattr(module, attribute, None)
     if not callable(function):
-        raise ValueError(f"{key}={name}: {module_name} has no function {attribute}")
+        names = [known for known, value in vars(module).items() if callable(value)]
+        near = get_close_matches(attribute, names, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{key}={name}: {module_name} has no function {attribute}{hint}")
     return function
 
 

@@ -99,7 +99,7 @@ def test_evaluations_scored_together_on_all_cores_score_as_each_alone(monkeypatc
     ]
     alone = [scores(table, (1, 5)) for table in each]
     monkeypatch.setattr("analysis.scores.MIN_PARALLEL", 1)
-    monkeypatch.setattr("analysis.load.compute.cores", lambda: 2)
+    monkeypatch.setattr("analysis.compute.cores", lambda: 2)
     together = scores_of_each(each, (1, 5))
     assert len({len(means) for means in together}) > 1
     for one, other in zip(together, alone, strict=True):

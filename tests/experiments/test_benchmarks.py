@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -44,9 +45,9 @@ SERIAL = scaling.Loop(scaling.Time(3), scaling.Time(3), scaling.Time(1))
     ("loop", "seconds", "lag"),
     [
         (SERIAL, 7, 0),  # all in turn
-        (scaling.replace(SERIAL, lag=1), 4, 1),  # the learner and the sync are the bottleneck
-        (scaling.replace(SERIAL, pieces=4), 3 * 3 + 7, 0),  # one slot
-        (scaling.replace(SERIAL, pieces=4, slots=4), 7, 0),
+        (replace(SERIAL, lag=1), 4, 1),  # the learner and the sync are the bottleneck
+        (replace(SERIAL, pieces=4), 3 * 3 + 7, 0),  # one slot
+        (replace(SERIAL, pieces=4, slots=4), 7, 0),
     ],
 )
 def test_a_loop_of_fixed_times_takes_what_can_be_added_up_by_hand(loop, seconds, lag):

@@ -4,39 +4,7 @@ import sys
 import time
 from ast import literal_eval
 
-import pytest
-
 from experiments.run_dir.machine import hardware, machine_cpu_s, own_cpu_s, processor
-
-EPYC = """\
-processor\t: 0
-vendor_id\t: AuthenticAMD
-cpu family\t: 25
-model\t\t: 1
-model name\t: AMD EPYC
-flags\t\t: fpu avx2
-
-processor\t: 1
-model name\t: another: one
-"""
-
-
-@pytest.mark.parametrize(
-    ("lines", "name"),
-    [
-        (EPYC, "AMD EPYC, family 25, model 1"),
-        ("model name\t: Intel(R) Xeon(R) @ 2.20GHz\n", "Intel(R) Xeon(R) @ 2.20GHz"),
-    ],
-)
-def test_the_cpu_is_told_from_others_of_its_name(tmp_path, lines, name):
-    (tmp_path / "cpuinfo").write_text(lines)
-    assert processor(tmp_path / "cpuinfo") == name
-
-
-def test_no_cpuinfo_and_one_without_names_are_no_error(tmp_path):
-    assert isinstance(processor(tmp_path / "none"), str)
-    (tmp_path / "cpuinfo").write_text("CPU implementer\t: 0x41\n\n")
-    assert isinstance(processor(tmp_path / "cpuinfo"), str)
 
 
 def test_a_run_knows_its_cpu_and_the_instructions_that_its_sums_are_made_with():
