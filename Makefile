@@ -109,7 +109,7 @@ doctor: $(READY) ## what this machine can do for the sandbox
 bench: $(or $(wildcard $(VLLM_READY)),$(READY)) ## measure side by side (which=judge, step, generate or scaling; ARGS="model=NAME", "against=COMMIT")
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.$(which) $(ARGS)
 
-gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## what only a GPU can show, six minutes at most (ARGS=small=true: a trial anywhere)
+gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## what only a GPU can show, two minutes on an H200 (ARGS=small=true: a trial anywhere)
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.gpu_check $(ARGS)
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay
