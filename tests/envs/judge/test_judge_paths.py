@@ -1,6 +1,6 @@
 """Which programs begin with a process for their first test alone, and that no verdict rests on it.
 
-Attacks and honest programs go both ways in `attacks/` and `sandbox/test_honest.py`.
+Attacks and honest programs go both ways in `sandbox/test_attacks.py` and `test_honest.py`.
 """
 
 from dataclasses import replace

@@ -39,9 +39,11 @@ def is_running(pid: int) -> bool:
 def child_pids(pid: int | str = "self") -> list[int]:
     """PIDs of the children of a process that were not waited for, by the kernel's list."""
     pids = []
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # the thread, or the process, has just ended
-            pids += map(int, children.read_text().split())
+    with contextlib.suppress(OSError):  # the process has just ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):  # the thread has
+                children = Path(f"/proc/{pid}/task/{thread}/children").read_text()
+                pids += map(int, children.split())
     return pids
 
 

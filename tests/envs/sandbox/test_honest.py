@@ -62,16 +62,19 @@ def under_plain_python(name: str) -> tuple[bytes, bool]:
         declared, _ = tokenize.detect_encoding(io.BytesIO(honest.program.encode()).readline)
         saved = honest.program.removeprefix("\ufeff").encode(declared)
         Path(folder, "main.py").write_bytes(saved)
-        done = subprocess.run(
-            [sys.executable, "-B", "-W", "ignore", *arguments],
-            input=text.encode(),
-            capture_output=True,
-            cwd=folder,
-            env=ENVIRONMENT,
-            timeout=600,
-            # in a job that a shell runs in the background, it is ignored
-            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-        )
+        with tempfile.TemporaryFile() as stdin:  # a file, as judges give: its size is known
+            stdin.write(text.encode())
+            stdin.seek(0)
+            done = subprocess.run(
+                [sys.executable, "-B", "-W", "ignore", *arguments],
+                stdin=stdin,
+                capture_output=True,
+                cwd=folder,
+                env=ENVIRONMENT,
+                timeout=600,
+                # in a job that a shell runs in the background, it is ignored
+                preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+            )
     return done.stdout, done.returncode == 0
 
 
