@@ -104,7 +104,7 @@ def _on_metric(experiment: Experiment, metric: str) -> list[str]:
         low, high = min(known_sizes), min(max(known_sizes), 1.0)
         statements.append(
             "Not significant does not mean equal: most such comparisons would detect only a true "
-            f"difference of {low:.2g} to {high:.2g} or more."
+            f"difference of {' to '.join(dict.fromkeys((f'{low:.2g}', f'{high:.2g}')))} or more."
         )
     return statements
 

@@ -21,6 +21,7 @@ from envs.import_by_name import load_function
 from experiments.config.schema import RunConfig, plain_values
 from experiments.errors import UserError
 
+CHOICES = {"algo", "task", "model", "engine", "sandbox", "runtime"}  # sections with choices
 Fault = tuple[object, str]  # whether the combination is there, and the message
 
 
@@ -30,6 +31,12 @@ def parse(composed: DictConfig) -> RunConfig:
         raise UserError(f"{missing[0]} has no value; give it on the command line: {missing[0]}=...")
     try:
         values = plain_values(composed)
+        for name in sorted(CHOICES & values.keys()):
+            if not isinstance(values[name], dict):
+                raise ValueError(
+                    f"{name}={values[name]}: no choice of a recorded configuration; set its keys, "
+                    f"{name}.KEY=VALUE, or repeat the command in run.json with another {name}"
+                )
         core = str(values["algo"]["core"])
         algorithm = load_function(core, "algo.core")
         if not is_dataclass(options := getattr(algorithm, "Config", None)):

@@ -11,7 +11,7 @@ from envs.composition import choices_of
 from envs.judge.judge import JudgeConfig
 from envs.sandbox import SandboxConfig
 from envs.tasks.config import TaskConfig
-from experiments.config import preflight, resolve_defaults
+from experiments.config import parse, preflight, resolve_defaults
 from experiments.config.composition import compose, config_of, jobs_of
 from experiments.config.help import shown_text
 from experiments.config.schema import plain_values
@@ -110,3 +110,9 @@ def test_what_is_missing_is_said_before_anything_loads(given, tmp_path, monkeypa
         config = replace(config, output_dir=str(tmp_path))
     with pytest.raises(UserError, match=MISSING[given]):
         preflight.check_before_start([config])
+
+
+def test_another_choice_beside_a_recorded_configuration_is_one_line():
+    recorded = OmegaConf.create(plain_values(compose([])) | {"algo": "ppo"})
+    with pytest.raises(UserError, match="^algo=ppo: no choice of a recorded configuration"):
+        parse(recorded)
