@@ -63,7 +63,9 @@ class Ray(SingleRank):
     @contextmanager
     def environments(self, config: RunConfig) -> Iterator[Environments]:
         """Start all actors at once, and open the judges' sandboxes. Raises UserError."""
-        restarts = {"max_restarts": -1, "max_task_retries": MAX_DEATHS}
+        # A call is repeated without limit: until Ray finds that a node is lost, each failed
+        # connection to an actor there counts as a try.
+        restarts = {"max_restarts": MAX_DEATHS, "max_task_retries": -1}
         engine = ray.remote(EngineActor).options(num_cpus=0, num_gpus=self._gpus, **restarts)
         judge = ray.remote(JudgeActor).options(num_cpus=1, scheduling_strategy="SPREAD", **restarts)
         # An actor has a GPU of its own, so there is nothing to colocate with.

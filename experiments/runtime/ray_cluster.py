@@ -16,7 +16,7 @@ from experiments.errors import UserError
 START_ATTEMPTS = 4  # to start a cluster of this run's own: a busy machine takes long
 CONNECT_S = 30  # to connect to a busy machine
 POLL_S = 2  # how often a wait checks that the cluster is still there
-MAX_DEATHS = 3  # of an actor during one call: more is not chance
+MAX_DEATHS = 10  # of an actor in a run: more is not chance
 
 
 class Cluster:
@@ -61,7 +61,7 @@ class Cluster:
     def take(self, reference: Any) -> Any:
         """Wait for a result. Raises the error of the actor's call.
 
-        UserError if the cluster has ended, or if actors keep dying during the call.
+        UserError if the cluster has ended, or if an actor keeps dying.
         """
         try:
             while not ray.wait([reference], timeout=POLL_S)[0]:
@@ -75,7 +75,7 @@ class Cluster:
             if not self.alive():
                 raise self._ended(f" ({reason})") from error
             raise UserError(
-                f"runtime=ray: an actor died {MAX_DEATHS + 1} times during one call: {reason}; see "
+                f"runtime=ray: an actor died {MAX_DEATHS + 1} times: {reason}; see "
                 "`ray logs` and the kernel's log"
             ) from error
 

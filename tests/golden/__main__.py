@@ -322,6 +322,7 @@ def reports(out: Path) -> dict[str, Any]:
             if not text.strip():
                 continue
             frame = pd.read_csv(file, dtype=str, keep_default_na=False)
+            frame = frame.drop(columns="path", errors="ignore")  # the place of this checkout
             found[f"{study} {file.name}"] = {name: digest(list(frame[name])) for name in frame}
         shutil.rmtree(place)
     return found
