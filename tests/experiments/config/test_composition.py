@@ -114,5 +114,5 @@ def test_what_is_missing_is_said_before_anything_loads(given, tmp_path, monkeypa
 
 def test_another_choice_beside_a_recorded_configuration_is_one_line():
     recorded = OmegaConf.create(plain_values(compose([])) | {"algo": "ppo"})
-    with pytest.raises(UserError, match="^algo=ppo: no choice of a recorded configuration"):
+    with pytest.raises(UserError, match=r"^algo=ppo: no choice of a recorded configuration"):
         parse(recorded)
