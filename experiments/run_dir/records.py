@@ -184,7 +184,7 @@ class Records:
             shutil.rmtree(hidden, ignore_errors=True)
             raise
         steps = {**self.info["checkpoints"], name: step}
-        deleted = sorted(steps.keys() - {BEST}, key=lambda each: steps[each])[:-keep]
+        deleted = sorted(steps.keys() - {BEST}, key=lambda each: (steps[each], each))[:-keep]
         self.describe(checkpoints={each: steps[each] for each in steps if each not in deleted})
         for each in deleted:
             shutil.rmtree(parent / each, ignore_errors=True)
