@@ -171,26 +171,6 @@ def test_responses_end_at_their_ends_and_come_back_in_order(host, policy, prompt
         assert len(completion.logps) == len(completion.tokens)
 
 
-def test_a_tied_head_and_biases_follow_a_sync(tmp_path, prompts):
-    """The shape of Qwen2.5-Coder, the first real model for one GPU."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True}
-    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=1024, eos_token_id=2, **sizes, **heads)).eval()
-    model.save_pretrained(tmp_path)
-    policy = Policy(model)
-    engine = VLLMEngine(Host(config_of(f"model.path={tmp_path}"), policy), policy, {2})
-    for number in range(2):
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.normal_(std=0.3)
-        policy.version += 1
-        engine.sync(policy)
-        assert differences(policy, prompts[:8], write(engine, prompts[:8])).max() < 1e-4, number
-
-
 class Watched:
     """The part of a learner that a check reads."""
 
@@ -235,3 +215,26 @@ def test_the_monitor_catches_raw_log_probs(host, policy, prompts, monkeypatch):
     found = watch.check(1)
     assert found.mean > 0.01
     assert "WARNING" in watch.summary(found)
+
+
+def test_a_tied_head_and_biases_follow_a_sync(tmp_path, prompts):
+    """The shape of Qwen2.5-Coder, the first real model for one GPU.
+
+    The last test here: when its own vLLM is collected, the process groups of both go.
+    """
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True}
+    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=1024, eos_token_id=2, **sizes, **heads)).eval()
+    model.save_pretrained(tmp_path)
+    policy = Policy(model)
+    engine = VLLMEngine(Host(config_of(f"model.path={tmp_path}"), policy), policy, {2})
+    for number in range(2):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.normal_(std=0.3)
+        policy.version += 1
+        engine.sync(policy)
+        assert differences(policy, prompts[:8], write(engine, prompts[:8])).max() < 1e-4, number
