@@ -37,12 +37,10 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Show what the command line asks to see, or run its jobs; returns the exit status."""
-    from experiments.config.composition import config_of, is_sweep, jobs_of
-    from experiments.config.help import shown_text
+    from experiments.config.composition import config_of, is_sweep, jobs_of, shown_text
     from experiments.launch import resume, run_alone
     from experiments.run_dir.provenance import commit
-    from experiments.runner import check_runs
-    from experiments.sweep import run_sweep
+    from experiments.runner import check_runs, run_sweep
 
     if "--version" in arguments:
         print(f"spo-bench {version('spo-bench')} commit {commit()}")

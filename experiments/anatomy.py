@@ -28,7 +28,7 @@ from algorithms.base import Algorithm
 from analysis import markdown
 from experiments.build import Parts, build
 from experiments.config.composition import config_of
-from experiments.config.resolve_defaults import resolve_defaults
+from experiments.config.preflight import resolve_defaults
 from experiments.errors import UserError, command
 from experiments.learner.learner import Learner
 from experiments.policy import loading

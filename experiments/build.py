@@ -40,22 +40,22 @@ from experiments.replay.sources import (
     check_source,
 )
 from experiments.rollout.conversations import Dialogue, dialogue_of
-from experiments.rollout.environments import Environments
 from experiments.rollout.generate import Responder, overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
-from experiments.rollout.problem_facts import (
+from experiments.rollout.prompts import (
+    Prompts,
     empty_split,
+    encode_prompts,
     problem_facts,
     problem_line,
 )
-from experiments.rollout.prompts import Prompts, encode_prompts
 from experiments.rollout.rewards import RewardShaping
 from experiments.rollout.rollouts import BatchSource, Rollouts
 from experiments.run_dir.activity import Activity
 from experiments.run_dir.ledger import Ledger
 from experiments.run_dir.records import Records
-from experiments.runtime.base import SINGLE_PROCESS, Runtime
-from experiments.runtime.worker import build_worker_parts
+from experiments.runtime.base import SINGLE_PROCESS, Runtime, build_worker_parts
+from experiments.runtime.judges import Environments
 
 
 @runtime_checkable

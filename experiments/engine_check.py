@@ -28,8 +28,7 @@ from experiments.engines.base import Engine, Request, Sampling
 from experiments.learner.batching import Tokens, pad_rows
 from experiments.learner.learner import Learner
 from experiments.rollout.generate import Responder
-from experiments.sample import Origin, PromptedProblem, Sample
-from experiments.seeds import seed_for, stream
+from experiments.sample import Origin, PromptedProblem, Sample, seed_for, stream
 
 NEARER = 2  # times nearer to the base than rounding alone explains
 # nats. Means seen in float32: 1e-6. In bfloat16, at temperature 1: the bundled model 0.002;

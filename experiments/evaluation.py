@@ -32,8 +32,7 @@ from envs.problem import Verdict
 from experiments.engines.base import Sampling
 from experiments.rollout.generate import Responder
 from experiments.run_dir.ledger import Ledger
-from experiments.sample import Origin, PromptedProblem, Sample
-from experiments.seeds import seed_for
+from experiments.sample import Origin, PromptedProblem, Sample, seed_for
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("algorithms", "envs", "experiments")  # their code is part of the cache key

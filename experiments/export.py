@@ -13,7 +13,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from experiments.config import parse
-from experiments.config.resume import recorded_values
+from experiments.config.composition import recorded_values
 from experiments.errors import UserError, command
 from experiments.policy import loading, lora
 from experiments.policy.policy import copy_weights

@@ -119,10 +119,10 @@ def _serve(config: RunConfig, ranks: Torchrun | TorchrunRay) -> None:
 def _build(config: RunConfig, ranks: Torchrun | TorchrunRay, stack: ExitStack) -> None:
     import torch
 
-    from experiments.config.resolve_defaults import resolve_defaults
+    from experiments.config.preflight import resolve_defaults
     from experiments.policy import loading
-    from experiments.rollout.environments import open_environments
-    from experiments.runtime.worker import build_worker_parts
+    from experiments.runtime.base import build_worker_parts
+    from experiments.runtime.judges import open_environments
 
     loading.set_up_torch(config.model.threads)
     torch.manual_seed(config.seed)
@@ -178,8 +178,8 @@ def run_alone(config: RunConfig, folder: Path | None = None) -> int:
 
 def resume(arguments: Sequence[str]) -> int:
     """Resume the run in resume=FOLDER, with overrides of keys that may change. Raises UserError."""
+    from experiments.config.composition import is_finished, resumed_config
     from experiments.config.preflight import check_before_start
-    from experiments.config.resume import is_finished, resumed_config
     from experiments.run_dir.atomic_files import check_unlocked
     from experiments.run_dir.provenance import changes
 

@@ -54,8 +54,7 @@ from envs.tasks.mini.problems import (
 )
 from envs.tasks.prompts import TEMPLATES
 from experiments.errors import UserError, command
-from experiments.rollout.conversations import observation_text
-from experiments.rollout.observations import ObservationEncoder
+from experiments.rollout.conversations import ObservationEncoder, observation_text
 
 ROOT = Path(__file__).resolve().parents[1]
 CHECKPOINT = "training.pt"

@@ -21,7 +21,7 @@ from envs.problem import Verdict
 from envs.tasks import open_task
 from envs.tasks.stored import statement_hash
 from experiments.config import parse
-from experiments.config.resume import recorded_values
+from experiments.config.composition import recorded_values
 from experiments.errors import command
 
 

@@ -1,7 +1,12 @@
-"""Samples: responses on their way to the loss, with origin, verdict and reward."""
+"""Samples: responses on their way to the loss, with origin, verdict and reward; and their seeds.
+
+Random streams have names: no draw depends on how many draws came before it.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -133,3 +138,14 @@ def compute_reward(judgement: Judgement, config: RewardConfig, tokens: int) -> f
         return reward(judgement, config) - length_penalty(tokens, config)
     except RewardError as error:
         raise UserError(str(error)) from error
+
+
+def seed_for(*parts: object) -> int:
+    """Return a 63-bit seed for a path of names and numbers, the same on every machine."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def stream(*parts: object) -> random.Random:
+    """Return a random generator for one purpose."""
+    return random.Random(seed_for(*parts))

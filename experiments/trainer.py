@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from experiments.build import Parts, build
-from experiments.config.resolve_defaults import (
+from experiments.config.preflight import (
     final_split_warning,
     missing_share_warning,
     resolve_defaults,
@@ -33,8 +33,7 @@ from experiments.errors import UserError, is_expected, is_full, one_line
 from experiments.evaluation import pass_at_each
 from experiments.policy import loading
 from experiments.replay import sample_log
-from experiments.rollout.learning_signs import FIRST_AFTER, LearningSigns
-from experiments.rollout.rewards import sample_lines, sample_metrics
+from experiments.rollout.rewards import FIRST_AFTER, LearningSigns, sample_lines, sample_metrics
 from experiments.run_dir import checkpoints
 from experiments.run_dir.interrupts import defer_interrupts, raise_interrupts
 from experiments.run_dir.loggers import open_loggers

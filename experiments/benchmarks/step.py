@@ -29,8 +29,8 @@ from experiments.config.composition import config_of
 from experiments.engines.base import Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import command
-from experiments.rollout.environments import open_environments
 from experiments.rollout.generate import Responder
+from experiments.runtime.judges import open_environments
 from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
 
 OURS, TRL, FLOOR = (f"whole GRPO step, {whose}" for whose in ("ours", "TRL's", "raw pass alone"))

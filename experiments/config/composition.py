@@ -1,19 +1,27 @@
-"""The configurations of a command line's jobs, composed and checked. Nothing heavy is imported."""
+"""From a command line to configurations: composed, of a resumed run, or shown instead of a run.
+
+Nothing heavy is imported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-from envs.command_line import CONF, did_you_mean
+from envs.command_line import CONF, choice_lines, did_you_mean, leaves, wants_help, yaml_lines
 from envs.composition import CONFIG_DIR, CONFIG_PATH, choices_of, composed, parse_overrides
 from experiments.config.checks import parse
-from experiments.config.model_folder import with_model_folder
-from experiments.config.schema import RunConfig
+from experiments.config.preflight import with_model_folder
+from experiments.config.schema import RunConfig, plain_values
 from experiments.errors import UserError
 
 __all__ = ["CONF", "compose", "config_of", "is_sweep", "jobs_of"]
@@ -99,3 +107,149 @@ def _check_single(override: Override, sweep: bool) -> None:
         raise ValueError(f"{line}: one {key} for a run; -m {key}={several} runs each")
     if not isinstance(value, str):
         raise ValueError(f"{line}: no such choice; {key} is one of {', '.join(choices_of(key))}")
+
+
+# Keys that may change on resume: they affect training by rounding at most. A final dot stands for
+# all keys below.
+MAY_CHANGE = (
+    "steps",
+    "tuned",
+    "output_dir",
+    "logger.",
+    "runtime.",
+    "sandbox.",
+    "eval.every",
+    "eval.show",
+    "engine.batch_size",
+    "model.threads",
+    "model.checkpoint_activations",
+    "train.micro_batch",
+    "train.micro_tokens",
+    "train.checkpoint_every",
+    "train.keep_checkpoints",
+    "train.keep_best",
+)
+
+
+def resumed_config(folder: Path, arguments: Sequence[str]) -> RunConfig:
+    """Return the run's configuration with overrides. Raises UserError if one may not change."""
+    where = f"resume={folder}"
+    recorded = recorded_values(folder, where)
+    composed = OmegaConf.create(recorded)
+    known = dict(leaves(recorded))
+    named = {key: each.get("name") for key, each in recorded.items() if isinstance(each, dict)}
+    try:
+        for override in parse_overrides(arguments):
+            line, key, value = override.input_line or "", override.key_or_group, override.value()
+            if override.is_sweep_override():
+                raise ValueError(f"{where}: {line}: a run resumes with a single value")
+            if (CONF / key).is_dir() and may_change(f"{key}."):
+                composed[key] = compose([line])[key]
+            elif value == named.get(key):
+                continue
+            elif (CONF / key).is_dir() or isinstance(recorded.get(key), dict):
+                raise ValueError(f"{where}: {line} would be another run; {key}.KEY=VALUE sets keys")
+            elif key not in known:
+                near = did_you_mean(key, list(known))
+                raise ValueError(f"unknown key {key!r}; {near}this run does not have it")
+            else:
+                OmegaConf.update(composed, key, value, merge=False)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    config = parse(composed)
+    check_same(recorded, asdict(config), where)
+    return config
+
+
+def recorded_values(folder: Path, where: str) -> dict[str, Any]:
+    """Return a run folder's configuration. Raises UserError, which begins with `where`."""
+    if not (folder / "run.json").is_file():
+        raise UserError(f"{where}: no run folder; run folders are in outputs/NAME/")
+    try:
+        return plain_values(OmegaConf.load(folder / "config.yaml"))
+    except (OSError, ValueError, AssertionError, YAMLError, OmegaConfBaseException) as error:
+        reason = " ".join(str(error).split("\n")[0].split()) or "no keys in it"
+        raise UserError(f"{where}: its config.yaml cannot be read: {reason}") from error
+
+
+def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
+    """Raise UserError, which names the keys, if `now` would be another run than `before`."""
+    old, new = dict(leaves(before)), dict(leaves(now))
+    changes = [
+        f"{key}={new.get(key)} (was {old.get(key)})"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key) and not may_change(key)
+    ]
+    if changes:
+        raise UserError(
+            f"{where}: {', '.join(changes)} would be another run; only "
+            f"{', '.join(key.rstrip('.') for key in MAY_CHANGE)} may change (--config-path "
+            f"{where.partition('=')[2]} begins a new run)"
+        )
+    if now["steps"] != before["steps"] and now["train"]["schedule"] != "constant":
+        raise UserError(
+            f"{where}: steps={now['steps']} (was {before['steps']}) under train.schedule="
+            f"{now['train']['schedule']}: the learning rates so far depended on the old value"
+        )
+
+
+def may_change(key: str) -> bool:
+    """Whether a dotted key may have another value in a run that is resumed."""
+    return any(key == may or (may[-1] == "." and key.startswith(may)) for may in MAY_CHANGE)
+
+
+def is_finished(folder: Path, config: RunConfig) -> bool:
+    """Whether a run folder is finished under this configuration."""
+    info = json.loads((folder / "run.json").read_text())
+    recorded = OmegaConf.load(folder / "config.yaml")
+    return info.get("status") == "finished" and recorded.steps >= config.steps
+
+
+USAGE = """\
+SPO-Bench: train a language model to write contest programs, with one of several algorithms.
+
+python run.py [choice=NAME | key=VALUE]...
+python run.py -m algo=spo,ppo,grpo seed=0,1,2      a sweep: every combination
+python run.py resume=FOLDER [steps=N]              resume a stopped run or extend one
+python run.py --config-path FOLDER [key=VALUE]...  a new run with the recorded keys of another
+python run.py --config-dir FOLDER [choice=NAME]... with choices of your own, laid out as conf/
+python run.py --cfg job [...]                      check and print the configuration
+python run.py algo=ppo engine=vllm --help          the keys of these choices
+
+"spo" is Soft Policy Optimization (arXiv 2503.05453). `python -m algorithms` compares the
+algorithms; docs/guide/running.md tells more."""
+GROUPS = ("algo", "task", "model", "engine", "sandbox", "runtime", "logger", "experiment")
+
+
+def shown_text(arguments: Sequence[str]) -> str | None:
+    """The text that a command line asks for in place of a run, or None. Raises UserError."""
+    if wants_help(arguments):
+        return "\n".join(_help([word for word in arguments if not wants_help([word])]))
+    words = [word for word in arguments if word not in ("--cfg", "-c", "--cfg=job", "job")]
+    if len(words) == len(arguments):
+        return None
+    if folder := next((Path(w[7:]) for w in words if w.startswith("resume=")), None):
+        rest = [word for word in words if not word.startswith("resume=")]
+        return OmegaConf.to_yaml(OmegaConf.create(asdict(resumed_config(folder, rest)))).rstrip()
+    texts = []
+    for job in jobs_of(words):
+        config_of(job)  # its checks
+        texts.append(OmegaConf.to_yaml(compose(job), resolve=True).rstrip())
+    return "\n---\n".join(texts)
+
+
+def _help(words: Sequence[str]) -> Iterator[str]:
+    """The usage, all choices, and the keys of the chosen ones with the comments of their files."""
+    yield USAGE
+    values = plain_values(compose(jobs_of(words)[0]))
+    for group in GROUPS:
+        yield from ("", f"== {group}=NAME ==", *choice_lines(CONF / group))
+    sections = [field.name for field in fields(RunConfig) if isinstance(values[field.name], dict)]
+    sections.remove("logger")  # its keys stand in config.yaml
+    top = {key: value for key, value in values.items() if key not in sections}
+    yield from ("", "== Keys of the run ==", *yaml_lines(CONF / "config.yaml", top))
+    for section in sections:
+        name = values[section].get("name", values[section].get("kind"))
+        alone, chosen = CONF / f"{section}.yaml", CONF / section / f"{name}.yaml"
+        file = alone if alone.is_file() else chosen
+        yield from ("", f"== {section} ==", *yaml_lines(file, values[section], f"{section}."))

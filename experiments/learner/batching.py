@@ -13,8 +13,7 @@ from algorithms.base import Batch, Needs
 from algorithms.tensors import correction_weights, masked_mean
 from experiments.config.schema import TrainConfig
 from experiments.policy.ranks import RankGroup
-from experiments.sample import PromptedProblem, Sample
-from experiments.seeds import stream
+from experiments.sample import PromptedProblem, Sample, stream
 
 
 @dataclass(frozen=True)

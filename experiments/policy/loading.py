@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from envs.hub_errors import explain_hub_error
-from experiments.config.model_folder import GGUF, locate
+from experiments.config.preflight import GGUF, locate
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.policy.activation_checkpointing import checkpoint_activations

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from experiments.config.schema import ModelConfig
 from experiments.policy.fsdp import as_shard
 from experiments.policy.policy import Adapter, Policy
-from experiments.seeds import seed_for
+from experiments.sample import seed_for
 
 ADAPTER = "default"  # peft's name for a module's only adapter
 OF_PEFT = "base_model.model."  # the prefix of a weight's name in peft's files

@@ -23,8 +23,7 @@ from experiments.errors import UserError
 from experiments.replay.judgements import JudgingCosts
 from experiments.replay.sample_log import SCHEMA, prompt_digest, samples_of, table_of
 from experiments.replay.sources import EarlierRun, ProgramFile
-from experiments.sample import PromptedProblem, Sample
-from experiments.seeds import stream
+from experiments.sample import PromptedProblem, Sample, stream
 
 MAX_CHUNKS = 64  # added batches before their columns are joined
 AGELESS = np.iinfo(np.int64).max  # version of a response that this run did not generate

@@ -34,8 +34,7 @@ from experiments.errors import UserError
 from experiments.replay import sample_log
 from experiments.replay.judgements import JudgementCache, JudgingCosts
 from experiments.replay.sample_log import prompt_digest, samples_of
-from experiments.sample import Origin, PromptedProblem, Sample, compute_reward
-from experiments.seeds import stream
+from experiments.sample import Origin, PromptedProblem, Sample, compute_reward, stream
 
 MAX_PROBLEMS = 1024  # problems whose programs stay in memory; others are read from disk again
 

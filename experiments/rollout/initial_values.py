@@ -33,8 +33,7 @@ from experiments.engines.base import Sampling
 from experiments.rollout.conversations import generation_texts
 from experiments.rollout.generate import Responder
 from experiments.run_dir.ledger import Ledger
-from experiments.sample import Origin, PromptedProblem, Sample, Turn
-from experiments.seeds import seed_for
+from experiments.sample import Origin, PromptedProblem, Sample, Turn, seed_for
 
 RECENT_RESPONSES = 64  # of a problem, in the online estimate
 

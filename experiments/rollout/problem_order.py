@@ -45,8 +45,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from experiments.sample import PromptedProblem, Sample
-from experiments.seeds import stream
+from experiments.sample import PromptedProblem, Sample, stream
 
 
 class ProblemOrder:

@@ -1,10 +1,16 @@
-"""Prompts: the task's text of each problem, in the model's chat template, as tokens."""
+"""Prompts as tokens, and facts of their problems for run.json and the screen.
+
+A prompt is the task's text of a problem in the model's chat template. No facts are judged here:
+cheap programs' outputs are compared when a data set is prepared, and error rates are those that
+`python -m envs.validate` found on the same problems with the same judge.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +21,14 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from envs.cache_folder import cache_root
+from envs.judge.testlib import CompilerMissing, find_toolchain
 from envs.problem import Problem
 from envs.tasks.config import TaskConfig
-from envs.tasks.stored import StoredProblems
+from envs.tasks.stored import StoredProblems, checker_languages, content_digests, strengths
+from envs.tasks.strength import cheap_earnings, earnings_line
 from envs.tasks.task import Task
+from envs.validate import known_rates
+from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 from experiments.sample import PromptedProblem
 
@@ -151,3 +161,62 @@ def _cache_file(
         tokenizer.backend_tokenizer.to_str(),
     )
     return cache_root() / "prompts" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.npz"
+
+
+def problem_facts(
+    config: RunConfig, problems: Mapping[str, Sequence[Problem]], judge_version: str
+) -> dict[str, Any]:
+    """Return `cheap_programs`, `judge_errors` and `checker_programs` by use ("train", "eval").
+
+    Nothing for a task whose responses are no programs. Raises UserError if checker programs cannot
+    be compiled here.
+    """
+    if config.task.environment is not None:
+        return {}
+    languages = {use: dict(Counter(checker_languages(some))) for use, some in problems.items()}
+    if any("testlib" in found for found in languages.values()):
+        try:
+            find_toolchain(config.judge.testlib).require()
+        except CompilerMissing as error:
+            raise UserError(str(error)) from error
+    digests = {use: content_digests(some) for use, some in problems.items()}
+    return {
+        "cheap_programs": {use: cheap_earnings(strengths(some)) for use, some in problems.items()},
+        "judge_errors": {use: known_rates(some, judge_version) for use, some in digests.items()},
+    } | ({"checker_programs": languages} if any(languages.values()) else {})
+
+
+def problem_line(task: Task, train: int, evaluated: int, facts: dict[str, Any]) -> str:
+    """Return a line on the problems: their numbers, those left out and why, cheap programs."""
+    text = f"{train} for training, {evaluated} for evaluation"
+    if task.rows_read:
+        text += f", of {task.rows_read} rows"
+    if task.left_out:
+        text += f"; left out: {left_out_line(task)}"
+    earnings = facts.get("cheap_programs", {}).get("train")
+    if earnings and (line := earnings_line(earnings)):
+        text += f"; {line}"
+    return text
+
+
+def left_out_line(task: Task) -> str:
+    """Return the reasons with their counts, and with the first row of those that rows gave."""
+    first = task.first_left_out
+    return ", ".join(
+        f"{reason} {count}" + (f" (first: {first[reason]})" if reason in first else "")
+        for reason, count in task.left_out.most_common()
+    )
+
+
+def empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) -> str:
+    """Say that a split is empty: how many problems others have, and what was left out."""
+    message = f"task={config.task.name}: the {split} split is empty"
+    if len(prompts.problems):
+        limit = config.task.max_prompt_tokens
+        return (
+            f"{message}: all of its prompts are over task.max_prompt_tokens={limit}; the shortest "
+            f"has {prompts.shortest} tokens"
+        )
+    counts = ", ".join(f"{name} {len(some)}" for name, some in task.splits().items())
+    message += f" (problems by split: {counts}); add rows, or choose another eval.split"
+    return message + (f"; left out: {left_out_line(task)}" if task.left_out else "")

@@ -1,7 +1,8 @@
-"""Reward shaping by length (HAPO) or noise (ReDit), and what is shown of a batch's samples.
+"""Rewards of a batch: their shaping, their metrics, and signs that a run learns nothing.
 
-Shaping depends on more than a judgement: on earlier batches, or on random draws. So it comes after
-a batch is logged, stored for replay and measured, all of which use the judgement's reward.
+Shaping by length (HAPO) or noise (ReDit) depends on more than a judgement: on earlier batches, or
+on random draws. So it comes after a batch is logged, stored for replay and measured, all of which
+use the judgement's reward.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from transformers import PreTrainedTokenizerBase
 
 from envs.readable import readable
 from envs.reward import RewardConfig, conciseness_reward
-from experiments.sample import Sample
-from experiments.seeds import stream
+from experiments.config.schema import RunConfig
+from experiments.sample import Sample, stream
 
 MAX_LINES, MAX_WIDTH = 12, 96  # of a response that is shown
 
@@ -113,3 +114,53 @@ def sample_lines(
         lines = [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more lines"]
     head = f"step {step}, a response to {sample.prompt.problem.name}: {facts}"
     return [head, *(f"    {line}" for line in lines)]
+
+
+FIRST_AFTER = 2  # steps
+TRUNCATED_SHARE = 0.5  # of the responses; above, it is said
+
+
+@dataclass
+class LearningSigns:
+    """Counts of a run's fresh responses, since its start or since it was resumed."""
+
+    config: RunConfig
+    steps: int = 0
+    responses: int = 0
+    truncated: int = 0
+    accepted: int = 0
+    mixed_groups: int = 0  # with different rewards
+
+    def note(self, samples: Sequence[Sample]) -> None:
+        """Count a batch; offline and replayed programs say nothing of the policy."""
+        self.steps += 1
+        groups: dict[str, set[float]] = {}
+        for sample in samples:
+            if sample.fresh and sample.reward is not None:
+                self.responses += 1
+                self.truncated += sample.truncated
+                self.accepted += sample.accepted
+                groups.setdefault(sample.prompt.problem.name, set()).add(sample.reward)
+        self.mixed_groups += sum(len(rewards) > 1 for rewards in groups.values())
+
+    def lines(self) -> list[str]:
+        """Return what to tell the user."""
+        if not self.responses:
+            return []
+        found, train, task = list[str](), self.config.train, self.config.task
+        if not self.accepted and not (train.offline_share or train.replay_share):
+            found.append(
+                "no response was accepted: there is no reward to learn from; use easier problems, "
+                "or mix in the data set's programs (train.offline_share)"
+            )
+        elif not self.mixed_groups:
+            found.append(
+                "no problem's responses had different rewards: objectives that compare them have "
+                f"no gradient; raise train.group_size={train.group_size} or use other problems"
+            )
+        if self.truncated > TRUNCATED_SHARE * self.responses:
+            found.append(
+                f"{self.truncated / self.responses:.0%} of the responses were cut off; raise "
+                f"task.max_response_tokens={task.max_response_tokens}"
+            )
+        return [f"NOTE: {line}" for line in found]

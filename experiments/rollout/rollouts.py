@@ -15,8 +15,7 @@ from experiments.rollout.conversations import generation_texts, turns_of
 from experiments.rollout.generate import Responder
 from experiments.rollout.problem_order import Curriculum, ProblemOrder
 from experiments.run_dir.ledger import Ledger
-from experiments.sample import Origin, PromptedProblem, Sample
-from experiments.seeds import seed_for
+from experiments.sample import Origin, PromptedProblem, Sample, seed_for
 
 MAX_RESAMPLINGS = 10  # rounds that replace a batch's zero-variance groups, as in DAPO's code
 

@@ -20,7 +20,7 @@ import pandas as pd
 from analysis.metrics import at_temperature
 from analysis.scores import scores
 from envs.command_line import leaves
-from experiments.config.resume import may_change
+from experiments.config.composition import may_change
 from experiments.config.schema import RunConfig
 from experiments.errors import one_line
 from experiments.run_dir.ledger import Counts

@@ -19,8 +19,7 @@ import ray
 
 from envs.environment import StatefulEnvironment, Submission
 from envs.problem import Problem
-from experiments.rollout.environments import open_environments
-from experiments.runtime.sharded_judge import JudgeShard, JudgeState, ShardResult, merge
+from experiments.runtime.judges import JudgeShard, JudgeState, ShardResult, merge, open_environments
 from experiments.sample import Completion
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from experiments import trainer
-from experiments.config import resume
+from experiments.config import composition
 from experiments.errors import UserError
 from experiments.export import export
 from experiments.policy import loading, lora
@@ -22,7 +22,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits_and_is_exported(tmp_path):
     whole = trainer.train(config_of(*few, f"output_dir={tmp_path / 'whole'}"))
     assert whole.status == "finished", whole.error
     half = trainer.train(config_of(*few, f"output_dir={tmp_path / 'half'}", "steps=3"))
-    went_on = trainer.train(resume.resumed_config(half.folder, ["steps=4"]), half.folder)
+    went_on = trainer.train(composition.resumed_config(half.folder, ["steps=4"]), half.folder)
     assert went_on.status == "finished", went_on.error
     assert pd.read_parquet(half.folder / "metrics.parquet")["step"].tolist() == [1, 2, 3, 4]
     metrics = [pd.read_parquet(f / "metrics.parquet") for f in (whole.folder, half.folder)]

@@ -17,9 +17,8 @@ from experiments.learner.learner import Learner
 from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted, trained
 from experiments.policy.policy import Policy, copy_weights
-from experiments.rollout.conversations import Dialogue
+from experiments.rollout.conversations import Dialogue, ObservationEncoder
 from experiments.rollout.generate import Responder
-from experiments.rollout.observations import ObservationEncoder
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import PromptedProblem
 from tests.compose import engine_config, model_config, options_of, run_config, train_config

@@ -11,9 +11,8 @@ from envs.composition import choices_of
 from envs.judge.judge import JudgeConfig
 from envs.sandbox import SandboxConfig
 from envs.tasks.config import TaskConfig
-from experiments.config import parse, preflight, resolve_defaults
-from experiments.config.composition import compose, config_of, jobs_of
-from experiments.config.help import shown_text
+from experiments.config import parse, preflight
+from experiments.config.composition import compose, config_of, jobs_of, shown_text
 from experiments.config.schema import plain_values
 from experiments.errors import UserError
 
@@ -82,12 +81,12 @@ def test_a_folder_is_a_choice_of_model(tmp_path):
 def test_open_values_are_resolved_by_device(monkeypatch):
     given = config_of(["task=taco", "eval.samples=3"])
     for device, limits, dtype in (("cuda:1", (2048, 1024), "bfloat16"), ("cpu", (1024, 256), None)):
-        found = resolve_defaults.resolve_defaults(given, device)
+        found = preflight.resolve_defaults(given, device)
         assert (found.task.max_prompt_tokens, found.task.max_response_tokens) == limits
         assert found.eval.k == [1] and found.engine.name == "hf"
         assert dtype in (None, found.model.dtype)
-    monkeypatch.setattr(resolve_defaults, "vllm_version", lambda: preflight.VLLM_RELEASE)
-    assert resolve_defaults.resolve_defaults(given, "cuda").engine.name == "vllm"
+    monkeypatch.setattr(preflight, "vllm_version", lambda: preflight.VLLM_RELEASE)
+    assert preflight.resolve_defaults(given, "cuda").engine.name == "vllm"
 
 
 MISSING = {

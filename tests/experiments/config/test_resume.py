@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from experiments import trainer
-from experiments.config import resume
+from experiments.config import composition
 from experiments.errors import UserError
 from experiments.evaluation import Evaluation
 from experiments.learner.learner import Learner
@@ -78,7 +78,7 @@ def begin(output_dir, *overrides):
 
 
 def go_on(folder, *overrides):
-    return trainer.train(resume.resumed_config(folder, overrides), folder)
+    return trainer.train(composition.resumed_config(folder, overrides), folder)
 
 
 def assert_same(folder, undisturbed):
@@ -241,7 +241,7 @@ def test_a_finished_run_goes_further_and_a_damaged_checkpoint_is_passed_over(
     undisturbed, four, capfd
 ):
     folder = four
-    assert resume.is_finished(folder, resume.resumed_config(folder, []))
+    assert composition.is_finished(folder, composition.resumed_config(folder, []))
     state = folder / "checkpoints" / "final" / "state.pt"
     state.write_bytes(state.read_bytes()[:1000])
     assert go_on(folder, "steps=6").status == "finished"
@@ -317,7 +317,7 @@ REFUSED = [  # overrides; words of the line
 @pytest.mark.parametrize(("given", "words"), REFUSED)
 def test_what_would_be_another_run_is_refused_by_its_key(given, words, tmp_path):
     with pytest.raises(UserError) as refused:
-        resume.resumed_config(kept(tmp_path), given.split())
+        composition.resumed_config(kept(tmp_path), given.split())
     assert all(word in str(refused.value) for word in words.split()), refused.value
 
 
@@ -331,21 +331,21 @@ def test_what_changes_no_result_may_change(tmp_path):
         "sandbox=docker",
         "output_dir=there",
     ]
-    config = resume.resumed_config(kept(tmp_path), [*overrides, "train.micro_batch=8"])
+    config = composition.resumed_config(kept(tmp_path), [*overrides, "train.micro_batch=8"])
     assert (config.steps, config.eval.every, config.train.micro_batch) == (9, 0, 8)
     assert (config.logger.wandb.project, config.sandbox.kind) == ("spo-bench", "docker")
 
 
 def test_a_schedule_with_an_end_keeps_it(tmp_path):
     folder = kept(tmp_path, "train.schedule=linear")
-    assert resume.resumed_config(folder, ["eval.every=0"]).steps == 6
+    assert composition.resumed_config(folder, ["eval.every=0"]).steps == 6
     with pytest.raises(UserError, match=r"train\.schedule=linear"):
-        resume.resumed_config(folder, ["steps=9"])
+        composition.resumed_config(folder, ["steps=9"])
 
 
 def test_no_run_folder_is_said(tmp_path):
     with pytest.raises(UserError, match="no run folder"):
-        resume.resumed_config(tmp_path, [])
+        composition.resumed_config(tmp_path, [])
 
 
 def test_a_run_that_is_still_going_on_is_not_resumed(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.config.model_folder import locate
+from experiments.config.preflight import locate
 from experiments.errors import UserError
 from experiments.policy import loading
 from tests.compose import model_config

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.errors import UserError
 from experiments.rollout.problem_order import Band, Curriculum
-from experiments.seeds import stream
+from experiments.sample import stream
 from tests.experiments.compose import config
 from tests.experiments.rollout.stored import prompt, rollouts_of, sample
 

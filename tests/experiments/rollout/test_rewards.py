@@ -1,4 +1,4 @@
-"""Rewards that depend on more than a judgement, and how a response is shown."""
+"""Rewards that depend on more than a judgement, how responses are shown, signs of no learning."""
 
 import statistics
 from dataclasses import replace
@@ -7,10 +7,18 @@ import pytest
 import torch
 
 import algorithms
+from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
-from experiments.rollout.rewards import MAX_LINES, MAX_WIDTH, RewardShaping, sample_lines
-from experiments.sample import Turn
+from experiments.rollout.rewards import (
+    MAX_LINES,
+    MAX_WIDTH,
+    LearningSigns,
+    RewardShaping,
+    sample_lines,
+)
+from experiments.sample import Origin, PromptedProblem, Sample, Turn
 from tests.algorithms.batches import gradient, raw
+from tests.compose import run_config, train_config
 from tests.experiments.rollout.stored import prompt, sample
 
 P, Q = prompt("p"), prompt("q")
@@ -100,3 +108,47 @@ def test_without_a_program_the_last_answer_is_shown_and_without_fresh_responses_
     head, text = sample_lines(1, [talk], Tokenizer())
     assert "4 tokens in 2 answers" in head and text == "    [4, 5]"
     assert sample_lines(1, [replace(talk, logps=None)], Tokenizer()) == []
+
+
+PROBLEMS = [PromptedProblem(Problem(f"p{i}", "", (), ()), (1,)) for i in range(2)]
+
+
+def judged(problem, accepted, truncated=False, program="print(1)", **changes):
+    verdict = Verdict.ACCEPTED if accepted else Verdict.WRONG_ANSWER
+    made = Sample(
+        prompt=PROBLEMS[problem],
+        tokens=(2, 3),
+        logps=(-1.0, -1.0),
+        judgement=Judgement(verdict, int(accepted), 1, 1, program),
+        reward=float(accepted),
+        truncated=truncated,
+        origin=Origin("policy", "run", 1, 0),
+    )
+    return replace(made, **changes)
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        ([judged(0, True), judged(0, False), judged(1, False)], []),
+        ([judged(0, False), judged(1, False)], ["no response was accepted"]),
+        ([judged(0, True), judged(1, False)], ["train.group_size=8"]),
+        (
+            [judged(0, True), judged(0, False, truncated=True)] + [judged(1, False, True)] * 2,
+            ["75% of the responses were cut off"],
+        ),
+    ],
+)
+def test_signs(batch, said):
+    signs = LearningSigns(run_config())
+    assert signs.lines() == []
+    signs.note(batch)
+    lines = signs.lines()
+    assert len(lines) == len(said)
+    assert all(part in line for part, line in zip(said, lines, strict=True))
+
+
+def test_without_reward_the_data_sets_programs_teach():
+    signs = LearningSigns(run_config(train=train_config(offline_share=0.5)))
+    signs.note([judged(0, False), judged(0, False)])
+    assert not any("no response was accepted" in line for line in signs.lines())

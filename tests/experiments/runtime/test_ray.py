@@ -173,7 +173,7 @@ def test_actors_that_die_change_nothing_and_nothing_counts_twice(
 ):
     import ray
 
-    from experiments.runtime.ray_parts import RayEngine
+    from experiments.runtime.ray import RayEngine
 
     alone, generate, killed = in_one_process(*CASES[case]), RayEngine.generate, []
 
@@ -222,7 +222,7 @@ def test_a_cluster_that_ends_ends_the_run_in_one_line(tmp_path):
 
 
 def test_an_address_at_which_nothing_answers_is_refused_at_once():
-    from experiments.runtime.ray_cluster import Cluster
+    from experiments.runtime.ray import Cluster
 
     begun, address = time.monotonic(), free_address()
     with pytest.raises(UserError, match=rf"runtime.address={address}: .*Connection refused"):

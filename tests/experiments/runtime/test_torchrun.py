@@ -26,11 +26,14 @@ from experiments.policy.policy import Policy, copy_weights
 from experiments.run_dir.ledger import Ledger
 from experiments.runtime import torchrun
 from experiments.runtime.base import SINGLE_PROCESS
-from experiments.runtime.torchrun import NullEngine, RunEnded, Torchrun, TorchrunRay
-from experiments.runtime.torchrun_parts import (
+from experiments.runtime.torchrun import (
+    NullEngine,
+    RunEnded,
     ShardedEngine,
     SyncedEngine,
+    Torchrun,
     TorchrunLearner,
+    TorchrunRay,
     TorchrunWeightSync,
     _trimmed,
 )

@@ -1,4 +1,4 @@
-"""An environment that distributes judging over judges in other processes.
+"""Judges of a run: opened in this process, and sharded over others.
 
 Programs are sharded by problem, so every judge's cache stays valid and the counters equal those of
 one judge. A judge returns its new state and costs with its judgements. The loop's side therefore
@@ -8,13 +8,64 @@ has the whole state, up to the results that it has taken.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import NamedTuple
 
 from envs.environment import Environment, JudgeStats, StatefulEnvironment, Submission
+from envs.import_by_name import load_function
+from envs.judge.judge import Judge
+from envs.judge.verdict_cache import VerdictCache, default_file
 from envs.problem import Judgement, Problem
-from experiments.seeds import seed_for
+from envs.sandbox import open_sandbox
+from envs.sandbox.base import SandboxError
+from experiments.config.schema import RunConfig
+from experiments.errors import UserError
+from experiments.sample import seed_for
+
+
+@dataclass(frozen=True)
+class Environments:
+    """A factory of equal environments, each with its own counters."""
+
+    make: Callable[[], Environment]
+    name: str  # of the sandbox
+    strength: str  # of its isolation, in words
+
+
+@contextmanager
+def open_environments(config: RunConfig) -> Iterator[Environments]:
+    """Open a sandbox if programs are judged; it closes with the block. Raises UserError."""
+    if config.task.environment is not None:
+        make = _environment_class(config.task.environment)
+        yield Environments(make, "none", "no program is run")
+        return
+    try:
+        sandbox = open_sandbox(config.sandbox)
+    except SandboxError as error:
+        raise UserError(str(error)) from error
+    shared = config.sandbox.verdict_cache
+    cache = closing(VerdictCache(default_file())) if shared else nullcontext()
+    with sandbox, cache as verdicts:
+        make_judge = partial(Judge, sandbox, config.judge, verdicts)
+        yield Environments(make_judge, sandbox.name, sandbox.strength)
+
+
+def _environment_class(name: str) -> Callable[[], Environment]:
+    try:
+        make = load_function(name, "task.environment")
+        missing = [part for part in ("version", "stats", "judge") if not hasattr(make(), part)]
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    except TypeError as error:
+        reason = f"it must be callable without arguments, but {error}"
+        raise UserError(f"task.environment={name}: {reason}") from error
+    if missing:
+        raise UserError(f"task.environment={name}: its result has no {' and no '.join(missing)}")
+    return make
+
 
 JudgeState = dict[str, dict]  # an environment's `state_dict`
 
