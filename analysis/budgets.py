@@ -14,12 +14,17 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparisons import difference_table, paired_differences, tier_table
-from analysis.compute import memoize
 from analysis.groups import Group
 from analysis.intervals import grid_interval, interval_columns
-from analysis.metrics import DISTINCT
-from analysis.runs import Run
-from analysis.scores import ProblemScores, ScoreGrid, scores_at_step, scores_by_step, stack_seeds
+from analysis.metrics import (
+    DISTINCT,
+    ProblemScores,
+    ScoreGrid,
+    scores_at_step,
+    scores_by_step,
+    stack_seeds,
+)
+from analysis.runs import Run, memoize
 
 # Columns whose sum is each x-axis, as far as they were recorded. The reference's tokens for SPO's
 # initial values are charged like any others; evaluations are not charged.

@@ -21,7 +21,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from analysis.caveats import caveats
 from analysis.comparisons import (
     EQUAL,
     UNDECIDED,
@@ -32,14 +31,26 @@ from analysis.comparisons import (
     mean_score,
 )
 from analysis.experiment import Experiment, Plan, read_experiment
-from analysis.findings import contrast_phrase, decision_needs, format_difference
-from analysis.groups import Group, group_runs, join_names
+from analysis.findings import caveats, contrast_phrase, decision_needs, format_difference
+from analysis.groups import (
+    EvaluatedModel,
+    Group,
+    common_ks,
+    evaluated_models,
+    group_runs,
+    join_names,
+)
+from analysis.intervals import RESOURCES
 from analysis.metrics import TITLES
-from analysis.models import EvaluatedModel, common_ks, evaluated_models
-from analysis.packed import experiment_of_packed
-from analysis.power import RESOURCES
 from analysis.rendering import number, records
-from analysis.runs import RunError, experiment_of, find_runs, is_packed, load_run, runs_of_arms
+from analysis.runs import (
+    RunError,
+    experiment_of,
+    find_runs,
+    is_packed,
+    load_run,
+    runs_of_arms,
+)
 from analysis.tables import power_table
 from envs.command_line import (
     did_you_mean,
@@ -143,10 +154,10 @@ def by_themselves(a: str, b: str, margin: float | None) -> Comparison:
     groups = [_group_at("a", a), _group_at("b", b)]
     ks, notes = common_ks([run for group in groups for run in group.runs])
     models = evaluated_models(groups, ks)
-    notes = [*caveats(groups, models), *notes]
     experiment = Experiment("", groups, ks, models, notes, Plan(margin))
     if len(experiment.trained) < 2:
         raise RunError(NEEDS_TRAINING)
+    notes = [*caveats(groups, models), *notes]
     return Comparison(experiment.trained, experiment.pairs, ks, ALONE, notes)
 
 
@@ -205,7 +216,7 @@ def within_study(
         pairs=pairs,
         ks=experiment.ks,
         basis=" ".join(basis),
-        notes=[*caveats(groups, models), *common_ks(experiment.runs)[1]],
+        notes=[*caveats(groups, models), *experiment.notes],
         p=p,
         claims=[contrast for contrast in contrasts if contrast.margin],
     )
@@ -215,7 +226,7 @@ def _read_study(folder: Path, runs_of_a: set[str], plan: Plan) -> Experiment:
     """Return what the report makes of a study: the experiment that a's runs are in."""
     paths = find_runs([folder], "study")
     if is_packed(folder):
-        name = experiment_of_packed(folder)
+        name = experiment_of(folder)
     else:
         names = {path: experiment_of(path) for path in paths}
         name = next((names[path] for path in paths if path.name in runs_of_a), "")

@@ -42,6 +42,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from analysis.groups import ScoredGroup
 from analysis.intervals import (
     Estimate,
     Interval,
@@ -50,14 +51,12 @@ from analysis.intervals import (
     moderate,
     moderated_difference,
     probability_of_improvement,
+    resources_to_decide,
     seed_means,
     seed_spread,
 )
-from analysis.metrics import metric_bounds
-from analysis.models import ScoredGroup
-from analysis.power import resources_to_decide
+from analysis.metrics import align_grids, metric_bounds
 from analysis.runs import Contrast
-from analysis.scores import align_grids
 
 SIGNIFICANCE = 0.05
 NAN = float("nan")

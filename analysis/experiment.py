@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.budgets import smoothing_window
-from analysis.caveats import caveats
 from analysis.comparisons import (
     ContrastTest,
     PairedDifference,
@@ -21,12 +20,10 @@ from analysis.comparisons import (
     with_contrasts,
     with_equality,
 )
-from analysis.groups import Group, group_runs
-from analysis.metrics import further_metrics, reported_metrics
-from analysis.models import EvaluatedModel, common_ks, evaluated_models
-from analysis.normal_form import precompute_normal_forms
-from analysis.packed import PackedStudy
-from analysis.runs import Contrast, Run, RunError, contrasts_of, is_packed, load_run
+from analysis.groups import EvaluatedModel, Group, common_ks, evaluated_models, group_runs
+from analysis.metrics import reported_metrics
+from analysis.programs import precompute_normal_forms
+from analysis.runs import Contrast, PackedStudy, Run, RunError, contrasts_of, is_packed, load_run
 from analysis.saturation import CurveFit, curve_fits
 
 
@@ -42,9 +39,9 @@ UNPLANNED = Plan()
 
 @dataclass(frozen=True)
 class Experiment:
-    """The runs of one `name`: their groups, the evaluated models, and notes for the reader.
+    """The runs of one `name`: their groups, and the evaluated models.
 
-    `models` is empty if nothing was evaluated yet.
+    `models` is empty if nothing was evaluated yet. `notes` are on the k that were left out.
     """
 
     name: str
@@ -58,8 +55,9 @@ class Experiment:
     @cached_property
     def pairs(self) -> list[PairedDifference]:
         """The paired differences of the trained models, in every metric."""
-        metrics = (*reported_metrics(self.ks), *further_metrics(self.ks, self.temperatures))
-        pairs = paired_differences(self.trained, [metric.name for metric in metrics])
+        temperatures = (None, *self.temperatures)
+        metrics = [m.name for t in temperatures for m in reported_metrics(self.ks, t)]
+        pairs = paired_differences(self.trained, metrics)
         pairs = with_contrasts(pairs, contrast_tests(pairs, self.named_contrasts))
         return with_equality(pairs, self.plan.margin)
 
@@ -116,7 +114,6 @@ def build_experiment(name: str, runs: Sequence[Run], plan: Plan = UNPLANNED) -> 
     groups = group_runs(runs)
     ks, notes = common_ks(runs)
     models = evaluated_models(groups, ks)
-    notes = [*caveats(groups, models), *notes]
     return Experiment(name, groups, ks, models, notes, plan, contrasts_of(runs))
 
 
@@ -133,10 +130,10 @@ def read_experiment(
     for path in paths:
         try:
             if is_packed(path):
-                study = PackedStudy(path)
-                runs += study.runs.values()
-                margin = study.margin if plan.margin is None else plan.margin
-                plan = Plan(margin, study.control if plan.control is None else plan.control)
+                packed = PackedStudy(path)
+                runs += packed.runs.values()
+                margin, control = (packed.study.get(key) for key in Plan._fields)
+                plan = Plan(plan.margin or margin, plan.control or control)
             else:
                 runs.append(load_run(path))
         except RunError as error:

@@ -1,23 +1,29 @@
-"""The metrics reported of a model: names, titles, meanings and bounds.
+"""The metrics reported of a model, and its scores in them: a value and a weight per problem.
 
-Each metric has one value and one weight per problem (`analysis.scores`). The reported
-number, for which intervals are given, is the weighted mean over problems.
+The reported number, for which intervals are given, is the weighted mean over problems.
 """
 
 from __future__ import annotations
 
-import random
-import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import combinations
-from sys import intern
+from functools import partial
+from itertools import chain
 
-from rapidfuzz.distance import Levenshtein
+import numpy as np
+import pandas as pd
 
-from analysis.pass_at_k import pass_at_k
+from analysis.pass_at_k import KS, pass_at_k
+from analysis.programs import (
+    distinct_accepted,
+    distinct_n,
+    distinct_ratio,
+    distinct_share,
+    mean_edit_distance,
+    normal_form,
+    parallel_map,
+)
+from analysis.runs import Run, memoize
 
 DRAWN = 5  # accepted programs per problem that distinct_of_5 draws
 DISTINCT = f"distinct_of_{DRAWN}"
@@ -44,24 +50,17 @@ def without_temperature(metric: str) -> str:
     return metric.partition(FURTHER)[0]
 
 
-def further_metrics(ks: Sequence[int], temperatures: Sequence[float]) -> tuple[Metric, ...]:
-    """Return `reported_metrics(ks)` at each of `eval.further_temperatures`."""
-    return tuple(
-        Metric(
-            at_temperature(metric.name, temperature),
-            at_temperature(metric.title, temperature),
-            f"{metric.meaning} Samples at temperature {temperature:g}.",
-        )
-        for temperature in temperatures
-        for metric in reported_metrics(ks)
-    )
-
-
-def reported_metrics(ks: Sequence[int]) -> tuple[Metric, ...]:
+def reported_metrics(ks: Sequence[int], temperature: float | None = None) -> tuple[Metric, ...]:
     """Return pass@k and distinct_accepted@k for these k, then the other diversity metrics.
 
     There is no distinct_accepted@1: one accepted sample is one distinct program, as in pass@1.
+    `temperature`: one of `eval.further_temperatures`.
     """
+    if temperature is not None:
+        note = f" Samples at temperature {temperature:g}."
+        at = partial(at_temperature, temperature=temperature)
+        metrics = reported_metrics(ks)
+        return tuple(Metric(at(m.name), at(m.title), m.meaning + note) for m in metrics)
     passed = (
         "Chance that one of k samples is accepted (Chen et al. 2021, eq. 1), mean over problems."
     )
@@ -101,7 +100,6 @@ DIVERSITY = (
     Metric("token_entropy", "token entropy", "Of the next-token distribution, in nats."),
 )
 PARTIAL = (DISTINCT, "edit_distance")  # defined only where enough samples are accepted
-UPPER_BOUNDS = {"token_entropy": float("inf")}  # k for distinct_accepted@k, 1 for all others
 TITLES = {metric.name: metric.title for metric in DIVERSITY}
 
 
@@ -110,103 +108,336 @@ def metric_bounds(metric: str) -> tuple[float, float]:
     metric = without_temperature(metric)
     if metric.startswith(DISTINCT_ACCEPTED):
         return 0.0, float(metric.removeprefix(DISTINCT_ACCEPTED))
-    return 0.0, UPPER_BOUNDS.get(metric, 1.0)
+    return 0.0, float("inf") if metric == "token_entropy" else 1.0
 
 
-CACHED_LENGTH = 1024  # characters; tokens of longer programs are not cached
-_TOKEN = re.compile(
-    r"""\s++ | \#[^\n]*
-      | ("(?:\\.|[^"\\\n]++)*+"? | '(?:\\.|[^'\\\n]++)*+'?
-      | \d[\w.]* | \w+
-      | \*\*=? | //=? | <<=? | >>=? | [-+*/%&|^=<>!:]= | -> | [^\w\s])""",
-    re.VERBOSE,
-)
+MIN_PARALLEL = 20_000  # samples from which worker processes pay
 
 
-def program_tokens(program: str) -> tuple[str, ...]:
-    """Return names, numbers, strings and operators, without layout and comments; never fails.
+@dataclass(frozen=True)
+class ProblemScores:
+    """One metric of one run: values and weights (problems,); `problems` are sorted."""
 
-    An unclosed string is one token up to the end of its line. Otherwise each of its quotes would
-    be tried again, and a long line of \\" would take quadratic time.
+    problems: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+
+    def mean(self) -> float:
+        """Return the weighted mean over problems."""
+        return float(np.average(self.values, weights=self.weights))
+
+
+@dataclass(frozen=True)
+class ScoreGrid:
+    """One metric of a group: values and weights (seeds, problems), weight 0 where undefined.
+
+    `problems` are sorted. The rows may also be evaluation steps in place of seeds.
     """
-    return _cached_tokens(program) if len(program) <= CACHED_LENGTH else _tokens(program)
+
+    seeds: tuple[Hashable, ...]
+    problems: tuple[str, ...]
+    values: np.ndarray
+    weights: np.ndarray
+
+    def measured(self) -> np.ndarray:
+        """Return the values, NaN where undefined."""
+        return np.where(self.weights > 0, self.values, np.nan)
+
+    def row(self, index: int) -> ProblemScores:
+        """Return one seed's scores on the problems for which the metric is defined."""
+        defined = self.weights[index] > 0
+        problems = np.array(self.problems, dtype=object)[defined]
+        return ProblemScores(problems, self.values[index][defined], self.weights[index][defined])
+
+    def restrict(self, problems: Collection[str]) -> ScoreGrid:
+        """Return the grid on those of its problems that are among these."""
+        columns = [i for i, problem in enumerate(self.problems) if problem in problems]
+        names = tuple(self.problems[i] for i in columns)
+        return ScoreGrid(self.seeds, names, self.values[:, columns], self.weights[:, columns])
 
 
-def _tokens(program: str) -> tuple[str, ...]:
-    # The group is empty for blanks and comments. Interning keeps one copy of each token.
-    return tuple(map(intern, filter(None, _TOKEN.findall(program))))
+# Judged and accepted samples, and pass@k.
 
 
-_cached_tokens = lru_cache(maxsize=1 << 17)(_tokens)  # one or two kilobytes each
+def judged_samples(samples: pd.DataFrame) -> pd.DataFrame:
+    """Return the samples with a verdict; INFRA_ERROR does not count in the denominator."""
+    failed = samples["verdict"] == "INFRA_ERROR"
+    return samples[~failed] if failed.any() else samples
 
 
-def distinct_ratio(forms: Sequence[str]) -> float:
-    """Return distinct forms / forms, for at least one accepted program.
+def verdict_counts(samples: pd.DataFrame) -> pd.DataFrame:
+    """Return for each problem n, its judged samples, and c, its accepted samples."""
+    samples = judged_samples(samples)
+    codes, problems = pd.factorize(samples["problem"], sort=True)
+    accepted = codes[(samples["verdict"] == "ACCEPTED").to_numpy(bool)]
+    columns = {"n": np.bincount(codes), "c": np.bincount(accepted, minlength=len(problems))}
+    return pd.DataFrame(columns, index=pd.Index(problems, name="problem"))
 
-    Biased: it falls as more samples are accepted, even if the model's distribution over right
-    programs stays the same, because programs repeat more often. To compare models with different
-    pass@1, use `distinct_share`.
+
+@memoize
+def counts_at_step(run: Run, step: int) -> pd.DataFrame:
+    """Return `verdict_counts` of one evaluation of a run."""
+    return verdict_counts(run.evaluation(step))
+
+
+def accepted_share(run: Run, step: int) -> float:
+    """Return pass@1 at a step: accepted samples / judged ones, mean over problems, or NaN."""
+    counts = counts_at_step(run, step)
+    return float((counts["c"] / counts["n"]).mean())
+
+
+def pass_values(n: np.ndarray, c: np.ndarray, k: int) -> np.ndarray:
+    """Return pass@k of each problem with c of n samples accepted; NaN if n < k."""
+    pairs = zip(n.ravel().tolist(), c.ravel().tolist(), strict=True)
+    values = [pass_at_k(n, c, k) if k <= n else np.nan for n, c in pairs]
+    return np.array(values, float).reshape(n.shape)
+
+
+def pass_scores(counts: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, ProblemScores]:
+    """Return pass@k from `verdict_counts`, on the problems with at least k judged samples."""
+    n, c = (counts[name].to_numpy() for name in ("n", "c"))
+    problems, scores = counts.index.to_numpy(object), {}
+    for k in ks:
+        values = pass_values(n, c, k)
+        if (defined := ~np.isnan(values)).any():
+            ones = np.ones(defined.sum())
+            scores[f"pass@{k}"] = ProblemScores(problems[defined], values[defined], ones)
+    return scores
+
+
+# Diversity, problem by problem.
+
+
+Programs = tuple[list[str], list[str]]  # judged programs of a problem, and forms of accepted ones
+Weighted = tuple[float, float]  # a value and its weight
+
+
+def _programs_by_problem(judged: pd.DataFrame, texts: dict[str, str]) -> dict[str, Programs]:
+    """Return problem → its programs and forms, problems sorted; `texts` shares equal strings.
+
+    Accepted programs that this Python cannot parse do not count in the metrics of accepted ones.
     """
-    return len(set(forms)) / len(forms)
+    grouped: dict[str, Programs] = {}
+    columns = (judged[name].to_numpy(object) for name in ("problem", "program", "verdict"))
+    for problem, program, verdict in zip(*columns, strict=True):
+        programs, forms = grouped.setdefault(problem, ([], []))
+        programs.append(texts.setdefault(program, program))
+        if verdict == "ACCEPTED" and (form := normal_form(program)) is not None:
+            forms.append(form)
+    return dict(sorted(grouped.items()))
 
 
-def distinct_share(forms: Sequence[str], m: int) -> float:
-    """Return the expected distinct forms among m accepted programs without replacement, over m.
+def _diversity(programs: list[str], forms: list[str], ks: Sequence[int]) -> dict[str, Weighted]:
+    """Return the diversity metrics other than entropy, where they are defined."""
+    n = len(programs)
+    values: dict[str, Weighted] = {
+        f"{DISTINCT_ACCEPTED}{k}": (distinct_accepted(forms, n, k), 1) for k in ks if 1 < k <= n
+    }
+    if len(forms) >= DRAWN:
+        values[DISTINCT] = distinct_share(forms, DRAWN), 1
+    if forms:
+        values["distinct_ratio"] = distinct_ratio(forms), len(forms)
+    if len(forms) >= 2:
+        values["edit_distance"] = mean_edit_distance(forms), 1
+    if (share := distinct_n(programs, 2)) is not None:
+        values["distinct_2"] = share, 1
+    return values
 
-    Rarefaction (Hurlbert 1971): E[distinct] = Σ_j 1 - C(c - c_j, m)/C(c, m) for c accepted programs
-    of which c_j have form j. Its expectation does not depend on c, so models with different
-    acceptance rates can be compared. In [1/m, 1]. Raises ValueError for fewer than m programs.
+
+def _diversities(ks: Sequence[int], problems: list[Programs]) -> list[dict[str, Weighted]]:
+    return [_diversity(*problem, ks) for problem in problems]
+
+
+def _diversity_scores(
+    evaluations: Sequence[pd.DataFrame], ks: Sequence[int]
+) -> list[dict[str, ProblemScores]]:
+    """Return the diversity metrics of each evaluation, on the problems where each is defined.
+
+    Many programs are measured on all cores. All of a problem's programs go to the same core,
+    because runs write the same programs for it.
     """
-    counts = Counter(forms).values()
-    return sum(pass_at_k(len(forms), count, m) for count in counts) / m
+    judged = [judged_samples(samples) for samples in evaluations]
+    texts: dict[str, str] = {}
+    by_evaluation = [_programs_by_problem(samples, texts) for samples in judged]
+    jobs: dict[str, list[Programs]] = {}
+    for by_problem in by_evaluation:
+        for problem, programs in by_problem.items():
+            jobs.setdefault(problem, []).append(programs)
+    parallel = sum(map(len, judged)) >= MIN_PARALLEL
+    results = parallel_map(partial(_diversities, tuple(ks)), list(jobs.values()), parallel)
+    next_values = {problem: iter(values) for problem, values in zip(jobs, results, strict=True)}
+    found = []
+    for by_problem, samples in zip(by_evaluation, judged, strict=True):
+        rows = [next(next_values[problem]) for problem in by_problem]
+        cells = {
+            metric: [row.get(metric, (0.0, 0.0)) for row in rows]
+            for metric in dict.fromkeys(chain(*rows))
+        }
+        found.append(problem_scores(by_problem, cells) | _entropy_scores(samples))
+    return found
 
 
-def distinct_accepted(forms: Sequence[str], n: int, k: int) -> float:
-    """Return the expected number of distinct accepted programs among k of n samples.
+def problem_scores(
+    problems: Iterable[str], cells: Mapping[str, Sequence[Weighted]]
+) -> dict[str, ProblemScores]:
+    """Return metric → scores from the cell of each problem; problems of weight 0 are left out."""
+    names = np.array(list(problems), dtype=object)
+    order = np.argsort(names)
+    scores = {}
+    for metric, pairs in cells.items():
+        values, weights = np.array(pairs, dtype=float).reshape(-1, 2)[order].T
+        if (kept := weights > 0).any():
+            scores[metric] = ProblemScores(names[order][kept], values[kept], weights[kept])
+    return scores
 
-    `forms` are those of the accepted samples. E = Σ_j 1 − C(n − c_j, k)/C(n, k) over draws without
-    replacement, for c_j samples of form j: rarefaction over all samples, so it is defined without
-    accepted ones too, and its expectation does not depend on n. In [0, k]. Raises ValueError for
-    n < k.
+
+def _entropy_scores(judged: pd.DataFrame) -> dict[str, ProblemScores]:
+    """Return token_entropy, with samples weighted by their tokens; nothing if not recorded."""
+    if "entropy" not in judged:
+        return {}
+    judged = judged[judged["entropy"].notna() & (judged["tokens"] > 0)]
+    codes, problems = pd.factorize(judged["problem"], sort=True)
+    tokens = judged["tokens"].to_numpy(float)
+    nats = np.bincount(codes, judged["entropy"].to_numpy(float) * tokens)
+    weights = np.bincount(codes, tokens)
+    scores = ProblemScores(np.asarray(problems, object), nats / weights, weights)
+    return {"token_entropy": scores} if len(judged) else {}
+
+
+# All metrics of an evaluation, and the cheap ones of all evaluations of a run.
+
+
+def scores(samples: pd.DataFrame, ks: Sequence[int] = KS) -> dict[str, ProblemScores]:
+    """Return those of `reported_metrics(ks)` that one evaluation has, by name."""
+    return scores_of_each([samples], ks)[0]
+
+
+def scores_of_each(
+    evaluations: Sequence[pd.DataFrame], ks: Sequence[int] = KS
+) -> list[dict[str, ProblemScores]]:
+    """Return `scores` of several evaluations, shared out over the cores."""
+    passed = (pass_scores(verdict_counts(samples), ks) for samples in evaluations)
+    return [a | b for a, b in zip(passed, _diversity_scores(evaluations, ks), strict=True)]
+
+
+def scores_at_temperatures(
+    evaluations: Sequence[pd.DataFrame],
+    further: Sequence[Mapping[float, pd.DataFrame]],
+    ks: Sequence[int] = KS,
+) -> list[dict[str, ProblemScores]]:
+    """Return `scores_of_each`, with those at further temperatures under `at_temperature` names.
+
+    `further` has temperature → samples for each of the evaluations.
     """
-    return sum(pass_at_k(n, count, k) for count in Counter(forms).values())
+    others = [samples for by_temperature in further for samples in by_temperature.values()]
+    every = scores_of_each([*evaluations, *others], ks)
+    results, of_others = every[: len(evaluations)], iter(every[len(evaluations) :])
+    for result, by_temperature in zip(results, further, strict=True):
+        for temperature in by_temperature:
+            for name, score in next(of_others).items():
+                result[at_temperature(name, temperature)] = score
+    return results
 
 
-def distinct_n(programs: Sequence[str], n: int) -> float | None:
-    """Return distinct n-grams of program tokens / all n-grams, over all samples of a problem.
+@memoize
+def scores_by_step(run: Run, ks: tuple[int, ...]) -> dict[str, ScoreGrid]:
+    """Return pass@1, pass@k and DISTINCT of all evaluations of a run (steps, problems).
 
-    Li et al. 2016 (1510.03055), §5.2, there for dialogue. Right and wrong programs count, names as
-    written. The value falls with the number of samples and their length, so compare at equal
-    counts. None if no program has n tokens.
+    Equal to `scores`, but computed in one pass over the run's samples, without slower metrics.
     """
-    grams: set[tuple[str, ...]] = set()
-    total = 0
-    for program, count in Counter(programs).items():
-        tokens = program_tokens(program)
-        grams.update(zip(*(tokens[i:] for i in range(n)), strict=False))
-        total += count * max(0, len(tokens) - n + 1)
-    return len(grams) / total if total else None
+    steps, judged = run.evaluated_steps, judged_samples(run.evals)
+    columns, problems = pd.factorize(judged["problem"], sort=True)
+    shape = len(steps), len(problems)
+    cells = np.searchsorted(steps, judged["step"].to_numpy()) * len(problems) + columns
+    accepted = (judged["verdict"] == "ACCEPTED").to_numpy(bool)
+    size = shape[0] * shape[1]
+    n, c = (np.bincount(indices, minlength=size) for indices in (cells, cells[accepted]))
+    by_metric = {f"pass@{k}": pass_values(n, c, k) for k in sorted({1, *ks})}
+    programs = judged["program"].to_numpy(object)[accepted]
+    by_metric[DISTINCT] = _distinct_shares(cells[accepted], programs, len(n))
+    grids = {}
+    for metric, flat in by_metric.items():
+        values = flat.reshape(shape)
+        if not (missing := np.isnan(values)).all():
+            weights = (~missing) * 1.0
+            grids[metric] = ScoreGrid(tuple(steps), tuple(problems), np.nan_to_num(values), weights)
+    return grids
 
 
-def mean_edit_distance(forms: Sequence[str], *, max_pairs: int = 60, seed: int = 0) -> float:
-    """Return the mean normalised token edit distance over pairs of accepted programs, in [0, 1].
+def _distinct_shares(cells: np.ndarray, programs: np.ndarray, size: int) -> np.ndarray:
+    """Return `distinct_share` of DRAWN for each of `size` cells.
 
-    The distance is Levenshtein's between the tokens of two forms / the longer one's length, and 0
-    for equal forms. As a mean over pairs, its expectation does not depend on the number accepted.
-    If the distinct forms make more than `max_pairs` pairs, the mean over unequal pairs is estimated
-    from that many, drawn with `seed`. Needs at least two programs.
+    `cells` and `programs` have an entry per accepted sample. NaN where fewer than DRAWN programs
+    of a cell can be parsed.
     """
-    counts = Counter(forms)
-    pairs = list(combinations(sorted(counts), 2))
-    if not pairs:
-        return 0.0
-    weights = [counts[a] * counts[b] for a, b in pairs]
-    share_unequal = sum(weights) / (len(forms) * (len(forms) - 1) / 2)
-    if len(pairs) > max_pairs:
-        pairs = random.Random(seed).choices(pairs, weights, k=max_pairs)
-        weights = [1] * max_pairs
-    tokens = {form: program_tokens(form) for form in counts}
-    total = 0.0
-    for (a, b), weight in zip(pairs, weights, strict=True):
-        total += weight * Levenshtein.normalized_distance(tokens[a], tokens[b])
-    return share_unequal * total / sum(weights)
+    number_of: dict[str, int] = {}
+    numbers = [
+        -1 if (form := normal_form(program)) is None else number_of.setdefault(form, len(number_of))
+        for program in programs
+    ]
+    forms = np.array(numbers, dtype=int)
+    parsed = forms >= 0
+    cells_and_forms = cells[parsed] * len(number_of) + forms[parsed]
+    unique, counts = np.unique(cells_and_forms, return_counts=True)
+    cell = unique // max(1, len(number_of))
+    total = np.bincount(cell, counts, minlength=size).astype(int)
+    enough = total[cell] >= DRAWN
+    cell, counts = cell[enough], counts[enough]
+    drawn = pass_values(total[cell], counts, DRAWN)  # probability that a form is among DRAWN
+    return np.where(total >= DRAWN, np.bincount(cell, drawn, minlength=size) / DRAWN, np.nan)
+
+
+def scores_at_step(run: Run, step: int, ks: tuple[int, ...]) -> dict[str, ProblemScores]:
+    """Return one step of `scores_by_step`."""
+    index = run.evaluated_steps.index(step)
+    return {
+        metric: row
+        for metric, grid in scores_by_step(run, ks).items()
+        if len((row := grid.row(index)).values)
+    }
+
+
+# Scores of several seeds or groups as arrays.
+
+
+def stack_seeds(
+    seeds: Sequence[Hashable], by_seed: Sequence[Mapping[str, ProblemScores]]
+) -> dict[str, ScoreGrid]:
+    """Return metric → `ScoreGrid` from the scores of each seed, weight 0 where it has none."""
+    rows = [row for by_metric in by_seed for row in by_metric.values()]
+    problems = np.unique(np.concatenate([row.problems for row in rows])) if rows else np.array([])
+    metrics = sorted(set().union(*by_seed))
+    arrays = np.zeros((len(metrics), 2, len(by_seed), len(problems)))
+    for values_and_weights, metric in zip(arrays, metrics, strict=True):
+        for seed, by_metric in enumerate(by_seed):
+            if (row := by_metric.get(metric)) is not None:
+                columns = np.searchsorted(problems, row.problems)
+                values_and_weights[:, seed, columns] = row.values, row.weights
+    return {
+        metric: ScoreGrid(tuple(seeds), tuple(problems), values, weights)
+        for metric, (values, weights) in zip(metrics, arrays, strict=True)
+    }
+
+
+def align_grids(grids: Sequence[ScoreGrid | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Return values and weights (grids, seeds, problems) on all seeds and problems of the grids.
+
+    The weight is 0 where a grid lacks a seed or a problem, and everywhere for None.
+    """
+    present = [grid for grid in grids if grid is not None]
+    seeds = list(dict.fromkeys(seed for grid in present for seed in grid.seeds))
+    problems = sorted(set().union(*(grid.problems for grid in present)))
+    column = {problem: i for i, problem in enumerate(problems)}
+    values, weights = np.zeros((2, len(grids), len(seeds), len(problems)))
+    for i, grid in enumerate(grids):
+        if grid is not None:
+            rows = [seeds.index(seed) for seed in grid.seeds]
+            cells = np.ix_(rows, [column[problem] for problem in grid.problems])
+            values[i][cells], weights[i][cells] = grid.values, grid.weights
+    return values, weights
+
+
+def is_counted(metric: str) -> bool:
+    """Return whether a metric, at whatever temperature, follows from the counts."""
+    main = without_temperature(metric)
+    return main.startswith(("pass@", DISTINCT_ACCEPTED)) or main in (DISTINCT, "distinct_ratio")

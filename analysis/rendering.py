@@ -16,15 +16,17 @@ from rich.text import Text
 
 from analysis.budgets import AREA, BUDGET_TITLES, PHASE_TITLES
 from analysis.findings import Finding
+from analysis.groups import NOTHING, common_ks, samples_per_problem
 from analysis.intervals import grid_interval, interval_columns
-from analysis.markdown import table as markdown_table
-from analysis.metrics import TITLES, further_metrics, reported_metrics
-from analysis.models import common_ks, samples_per_problem
+from analysis.metrics import (
+    TITLES,
+    reported_metrics,
+    scores_at_temperatures,
+    stack_seeds,
+)
 from analysis.runs import RunError, load_run
-from analysis.scores import scores_at_temperatures, stack_seeds
 from envs.readable import readable
 
-NOTHING = "–"
 MOST_PAIRS = 120  # rows of a table of pairs
 NO_WIDTH = 1e-9  # an interval narrower than this has no width beyond rounding
 HEADINGS = (
@@ -145,7 +147,7 @@ def result_cells(
 
     `but`: metrics that are left out.
     """
-    every = reported_metrics(ks) if temperature is None else further_metrics(ks, [temperature])
+    every = reported_metrics(ks, temperature)
     metrics = [m for m in every if m.name not in but and results[m.name].notna().any()]
     rows = [
         [row["label"], str(row["seeds"]), str(row["step"])]
@@ -242,6 +244,26 @@ def power_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
     ]
 
 
+def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a pipe table, padded to be readable as text.
+
+    The first column is left-aligned, the others right-aligned. Raises ValueError if a row has
+    another number of columns than the heading.
+    """
+    from tabulate import tabulate
+
+    if any(len(row) != len(heading) for row in rows):
+        raise ValueError(f"a row has not the {len(heading)} columns of its heading")
+    titles, *body = [list(map(_cell, row)) for row in (heading, *rows)]
+    align = ["left", *["right"] * (len(heading) - 1)]
+    return tabulate(body, titles, tablefmt="pipe", colalign=align, disable_numparse=True)
+
+
+def _cell(text: str) -> str:
+    """Return the text in one line, with pipes escaped."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 # Whole documents.
 
 
@@ -326,7 +348,7 @@ def before_after_table(run_folder: str | Path) -> Table:
     scored = scores_at_temperatures([run.evaluation(step) for step in steps], further, ks)
     grids = [stack_seeds((run.seed,), [scores]) for scores in scored]
     temperatures = sorted({temperature for samples in further for temperature in samples})
-    for metric in (*reported_metrics(ks), *further_metrics(ks, temperatures)):
+    for metric in (m for t in (None, *temperatures) for m in reported_metrics(ks, t)):
         name = metric.name
         intervals = [interval_columns(grid_interval(g.get(name), name), name) for g in grids]
         if not all(missing(one[name]) for one in intervals):

@@ -18,12 +18,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from analysis.compute import cores, process_pool
 from analysis.experiment import UNPLANNED, Plan, read_experiment
-from analysis.markdown import table as markdown_table
-from analysis.packed import experiment_of_packed
 from analysis.page import build_section, write_report
-from analysis.rendering import Section, finding_lines, result_cells
+from analysis.programs import parallel_map
+from analysis.rendering import Section, finding_lines, markdown_table, result_cells
 from analysis.runs import FILES, RunError, experiment_of, find_runs, is_packed
 from envs.command_line import (
     did_you_mean,
@@ -147,9 +145,8 @@ def build_sections(
     """
     by_name: dict[tuple[str, str], list[Path]] = {}
     for path in paths:
-        packed = is_packed(path)
-        name = experiment_of_packed(path) if packed else experiment_of(path)
-        by_name.setdefault((name, str(path) if packed else ""), []).append(path)
+        key = experiment_of(path), str(path) if is_packed(path) else ""
+        by_name.setdefault(key, []).append(path)
     keys = sorted(by_name)
     slugs: list[str] = []  # distinct names that are safe in a path and in a link
     for name, _ in keys:
@@ -159,15 +156,7 @@ def build_sections(
         (key[0], slug, by_name[key], 1 / len(keys), skip_damaged, plan)
         for key, slug in zip(keys, slugs, strict=True)
     ]
-    if cores() == 1 or len(jobs) == 1 or len(paths) < MIN_PARALLEL:
-        results = list(map(_section, jobs))
-    else:
-        with process_pool() as processes:
-            try:
-                results = list(processes.map(_section, jobs))
-            except BaseException:  # the others' work would take minutes, in vain
-                processes.shutdown(wait=False, cancel_futures=True)
-                raise
+    results = parallel_map(_section, jobs, len(jobs) > 1 and len(paths) >= MIN_PARALLEL)
     sections = [section for section, _ in results if section]
     return sections, [line for _, skipped in results for line in skipped]
 

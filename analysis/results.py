@@ -4,7 +4,7 @@
     python -m analysis.results write=true          write tables of pages and the leaderboard again
     python -m analysis.results pack=outputs/study-mini study=conf/study/mini.yaml
 
-A packed study, docs/results/study-NAME/ (analysis/packed.py), has counts from which everything on
+A packed study, docs/results/study-NAME/ (analysis/runs.py), has counts from which everything on
 its page follows. A table of a page, and a number in any sentence, is named in a comment that
 readers do not see:
 
@@ -38,24 +38,27 @@ import pandas as pd
 import yaml
 
 from analysis.budgets import TRAINING_METRICS, curve_score
-from analysis.conversations import counts_at, has_conversations, solved_at
 from analysis.experiment import read_experiment
-from analysis.markdown import table
-from analysis.packed import (
+from analysis.metrics import is_counted
+from analysis.rendering import markdown_table
+from analysis.runs import (
     ARMS,
     CONTRASTS,
+    COUNTS,
     METRICS,
     RUNS,
+    SUMS,
     TRAINING,
     TURNS,
     PackedStudy,
+    Run,
+    RunError,
     count_samples,
-    is_counted,
-    study_file,
+    load_run,
     sums,
 )
-from analysis.runs import COUNTS, SUMS, Run, RunError, load_run
 from analysis.tables import experiment_tables
+from analysis.turns import counts_at, has_conversations, solved_at
 from envs.command_line import parse_arguments, quiet_when_unread
 
 PAGES = Path("docs/results")
@@ -106,7 +109,7 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.packed = folder, PackedStudy(folder)
-        self.study: dict[str, Any] = yaml.safe_load(study_file(folder).read_text())
+        self.study = self.packed.study
         self.finished = [
             run for run in self.packed.arms if run["status"] == "finished" and not run["trial"]
         ]
@@ -167,11 +170,11 @@ class Results:
     def runs(self, arm: str) -> list[Run]:
         """The finished runs of an arm."""
         names = (Path(run["run"]).name for run in self.finished if run["arm"] == arm)
-        return [self.packed.run(name) for name in names]
+        return [self.packed.runs[name] for name in names]
 
     def _second_halves(self, arm: str, column: str) -> list[float]:
         """The mean of a column over the second half of each seed's steps, where it has values."""
-        steps = (self.packed.training(run.path.name) for run in self.runs(arm))
+        steps = (run.metrics for run in self.runs(arm))
         late = [each[each["step"] * 2 > each["step"].max()] for each in steps]
         return [float(s[column].mean()) for s in late if column in s and s[column].notna().any()]
 
@@ -197,13 +200,13 @@ class Results:
     def block(self, kind: str, columns: Sequence[str]) -> str:
         """The table of a block."""
         if kind == "claims":
-            return table(
+            return markdown_table(
                 ["claim", "difference", ""], [self._claim(c) for c in self.study["claims"]]
             )
         if kind == "differences":
             pairs = self.study.get("gains", [])
             rows = [[f"{a} − {b}", *(self._gap(a, b, c) for c in columns)] for a, b in pairs]
-            return table(["difference", *columns], rows)
+            return markdown_table(["difference", *columns], rows)
         rows = []
         for arm in [*self.bases, *self.arms]:
             cells = [self.cell(arm, column) for column in columns]
@@ -211,7 +214,7 @@ class Results:
             marks = [self.letters.get((arm, column), "") for column in columns]
             if set(texts) != {"–"}:
                 rows.append([arm, *(f"{t} {m}".strip() for t, m in zip(texts, marks, strict=True))])
-        return table(["arm", *columns], rows)
+        return markdown_table(["arm", *columns], rows)
 
     def _gap(self, a: str, b: str, metric: str) -> str:
         cell = self.cell(f"{a} - {b}", metric)
@@ -348,7 +351,7 @@ def leaderboard(root: Path) -> str:
     ]
     for track in sorted(tracks):
         rows = sorted(tracks[track], key=lambda each: -each[0])
-        parts += [track, table(head, [row for _, row in rows])]
+        parts += [track, markdown_table(head, [row for _, row in rows])]
     return "\n\n".join(parts) + "\n"
 
 

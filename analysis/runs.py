@@ -1,18 +1,39 @@
-"""Read run folders as `experiments.run_dir.records` writes them, complete, partial or damaged.
+"""Read run folders as `experiments.run_dir.records` writes them, and packed studies.
 
 A run that is in progress or was interrupted is readable; its `status` says so. A damaged folder
 raises RunError with one line that names the folder, the fault and the cure.
+
+A packed study has the counts that its page and its report follow from, for the repository.
+`analysis.results` writes it:
+
+    arms.json        as in the study's folder, runs by name
+    contrasts.json   the pairs that the study names
+    NAME.yaml        the study
+    counts.parquet   a row per run, evaluation and problem: step, temperature, main (whether it is
+                     eval.temperature), and COUNT_COLUMNS
+    runs.parquet     a row per run: run, arm, seed, config (config.yaml), info (run.json)
+    metrics.parquet  rows of the runs' metrics.parquet at evaluated steps: budget, time, memory
+    training.parquet all rows of the columns that a report draws as training curves, as float32
+    turns.parquet    a row per run, evaluation and problem, COLUMNS of `analysis.turns`, of studies
+                     with conversations of several turns
+    SHA256SUMS       of the files above, for `sha256sum -c`
+
+Its runs have samples that stand for the counts, from which a report computes what it computes from
+run folders.
 """
 
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache, wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -20,6 +41,7 @@ import pyarrow as pa
 import yaml
 
 from analysis.pass_at_k import KS
+from analysis.programs import normal_form
 
 STATUSES = ("running", "finished", "interrupted", "failed")
 FILES = ("run.json", "config.yaml", "metrics.parquet", "evals.parquet")
@@ -29,7 +51,13 @@ TURN_COLUMNS = (  # of conversations of several turns: all of them, or none
     *("turns", "turn_verdicts", "turn_public", "turn_programs", "turn_tokens"),
     *("observations", "observation_tokens"),
 )
-COUNTS, SUMS = "counts.parquet", "SHA256SUMS"  # of a packed study (analysis.packed)
+# of a packed study
+COUNTS, RUNS, METRICS = "counts.parquet", "runs.parquet", "metrics.parquet"
+TRAINING, TURNS, SUMS = "training.parquet", "turns.parquet", "SHA256SUMS"
+ARMS, CONTRASTS = "arms.json", "contrasts.json"
+COUNT_COLUMNS = ("step", "problem", "samples", "judged", "accepted", "forms", "tokens")
+UNPARSABLE = "("  # stands for an accepted program that has no normal form
+Result = TypeVar("Result")
 
 
 class RunError(Exception):
@@ -49,7 +77,7 @@ class Run:
     further_evals: Mapping[float, pd.DataFrame] = field(default_factory=dict)
     # of a packed study: samples stand for counts, and what was spent is known at evaluations only
     packed: bool = False
-    # of a packed study with conversations: `analysis.conversations.COLUMNS` of its evaluations
+    # of a packed study with conversations: `analysis.turns.COLUMNS` of its evaluations
     turns: pd.DataFrame | None = None
 
     @property
@@ -62,8 +90,7 @@ class Run:
 
     @property
     def algo(self) -> str:
-        section = self.config.get("algo")
-        name = section.get("name") if isinstance(section, dict) else section
+        name = self.section("algo").get("name", self.config.get("algo"))
         return str(self.info.get("algo") or name or "unknown")
 
     @property
@@ -73,16 +100,17 @@ class Run:
     @property
     def ks(self) -> tuple[int, ...]:
         """The k of pass@k in the run's `eval.k`."""
-        section = self.config.get("eval")
-        configured = section.get("k") if isinstance(section, dict) else None
-        return tuple(sorted(set(configured or KS)))
+        return tuple(sorted(set(self.section("eval").get("k") or KS)))
 
     @property
     def on_training_problems(self) -> bool:
         """Whether the run trained on the problems that it was evaluated on (`eval.split=train`)."""
-        section = self.config.get("eval")
-        split = section.get("split") if isinstance(section, dict) else None
-        return split == "train" and bool(self.config.get("steps"))
+        return self.section("eval").get("split") == "train" and bool(self.config.get("steps"))
+
+    def section(self, name: str) -> dict[str, Any]:
+        """Return a section of the configuration; empty if it has none."""
+        section = self.config.get(name)
+        return section if isinstance(section, dict) else {}
 
     def evaluation(self, step: int) -> pd.DataFrame:
         """Return the samples of the evaluation at `step`; `evals` is sorted by step."""
@@ -146,7 +174,16 @@ def is_packed(folder: Path) -> bool:
 
 
 def experiment_of(path: Path) -> str:
-    """Return the `name` of a run's configuration, else that of its parent folder."""
+    """Return the `name` of a run's configuration, else that of its parent folder.
+
+    Of a packed study: that of its runs, else of its folder.
+    """
+    if is_packed(path):
+        try:
+            configs = pd.read_parquet(path / RUNS, columns=["config"])["config"]
+            return str(parse_yaml(configs.iloc[0])["name"])
+        except (OSError, ValueError, LookupError, pa.ArrowException):
+            return path.name
     try:
         name = _mapping(path, "config.yaml", parse_yaml).get("name")
     except RunError:
@@ -163,17 +200,17 @@ def load_run(path: str | Path) -> Run:
     if not path.is_dir() or is_packed(path):
         raise RunError(f"{path}: no run folder (a packed study is read by its report alone)")
     info = _mapping(path, "run.json", json.loads)
-    if info.get("status") not in STATUSES:
-        statuses = ", ".join(STATUSES)
-        raise _damaged(path, f"run.json has status {info.get('status')!r}, not one of {statuses}")
+    if (status := info.get("status")) not in STATUSES:
+        raise _damaged(path, f"run.json has status {status!r}, not one of {', '.join(STATUSES)}")
     config = _mapping(path, "config.yaml", parse_yaml)
     # An unfinished run may have stopped before its first step or evaluation.
     required = info["status"] == "finished"
-    metrics = _unmerged_metrics(path)
-    if metrics is None:
-        metrics = _table(path, "metrics.parquet", METRIC_COLUMNS, required)
+    # In a run that is in progress or was killed, the journal has later rows than metrics.parquet.
+    journal = path / "metrics.jsonl"
+    name = journal.name if journal.is_file() and journal.stat().st_size else "metrics.parquet"
+    metrics = _table(path, name, METRIC_COLUMNS, required)
     if metrics["step"].duplicated().any():
-        raise _damaged(path, "metrics.parquet holds the same step twice")
+        raise _damaged(path, f"{name} holds the same step twice")
     evals = _evals(path, "evals.parquet", EVAL_COLUMNS, required)
     section = config.get("eval")
     required &= bool(isinstance(section, dict) and section.get("further_temperatures"))
@@ -238,36 +275,18 @@ def _table(path: Path, name: str, columns: tuple[str, ...], required: bool) -> p
             raise _damaged(path, f"the run is finished but {name} is missing")
         return empty
     try:
-        table = pd.read_parquet(file)
+        if file.suffix == ".jsonl":  # a last line without its end is a row that was being written
+            lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+            table = pd.DataFrame(map(json.loads, lines))
+        else:
+            table = pd.read_parquet(file)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise _damaged(path, f"{name} cannot be read ({first_line(error)})") from None
-    # A run that was stopped early leaves tables without rows, perhaps also without columns.
-    return _with_columns(path, name, table, columns) if len(table) else empty
-
-
-def _with_columns(
-    path: Path, name: str, table: pd.DataFrame, columns: tuple[str, ...]
-) -> pd.DataFrame:
+    if not len(table):  # a run that was stopped early leaves such tables, perhaps without columns
+        return empty
     if missing := [column for column in columns if column not in table]:
         raise _damaged(path, f"{name} lacks the columns {', '.join(missing)}")
     return table
-
-
-def _unmerged_metrics(path: Path) -> pd.DataFrame | None:
-    """Return the rows of metrics.jsonl; None if the run has merged them or has none.
-
-    In a run that is in progress or was killed it has later rows than metrics.parquet.
-    """
-    try:
-        # A last line without its end is a row that was being written.
-        lines = (path / "metrics.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
-        rows = [json.loads(line) for line in lines]
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise _damaged(path, f"metrics.jsonl cannot be read ({first_line(error)})") from None
-    table = pd.DataFrame(rows)
-    return _with_columns(path, "metrics.jsonl", table, METRIC_COLUMNS) if rows else None
 
 
 def first_line(error: Exception) -> str:
@@ -333,3 +352,173 @@ def contrasts_of(runs: Sequence[Run]) -> list[Contrast]:
         Contrast(str(e["a"]), str(e["b"]), e["metric"], float(e["margin"] or 0)) for e in entries
     )
     return list(dict.fromkeys(contrasts))
+
+
+# Packed studies.
+
+
+class PackedStudy:
+    """Runs of a packed study, its `arms`, and its YAML as `study`.
+
+    Its `margin`: a difference in pass@k up to which two arms are equal; `control`: an arm that the
+    others are compared with. Raises RunError if a file is missing, unreadable or not that of
+    SHA256SUMS.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if changed := changed_files(folder):
+            raise RunError(
+                f"{folder}: damaged packed study, {', '.join(changed)} missing or not of {SUMS}; "
+                "check the folder out again, or pack the study again"
+            )
+        try:
+            self.arms: list[dict[str, Any]] = json.loads((folder / ARMS).read_text())
+            self._counts, self._runs, self._metrics, self._training = (
+                pd.read_parquet(folder / name) for name in (COUNTS, RUNS, METRICS, TRAINING)
+            )
+            has_turns = (folder / TURNS).is_file()
+            self._turns = pd.read_parquet(folder / TURNS) if has_turns else None
+            self.study: dict[str, Any] = parse_yaml(study_file(folder).read_text(encoding="utf-8"))
+        except (OSError, ValueError, pa.ArrowException, yaml.YAMLError) as error:
+            raise RunError(f"{folder}: {first_line(error)}; pack the study again") from error
+
+    @cached_property
+    def runs(self) -> dict[str, Run]:
+        """Run name → the run, with samples that stand for its counts; sorted by name."""
+        rows = {str(row["run"]): row for row in self._runs.to_dict("records")}
+        return {name: self._run(name, rows[name]) for name in sorted(rows)}
+
+    def _run(self, name: str, row: dict[Any, Any]) -> Run:
+        counts = self._counts[self._counts["run"] == name]
+        further = counts[~counts["main"]].groupby("temperature")
+        spent = _of_run(self._metrics, name).dropna(axis="columns", how="all")
+        training = _of_run(self._training, name)
+        # Each run recorded a reward, NaN where no response was its own; others not every column.
+        recorded = training.columns[training.notna().any() | (training.columns == "reward_mean")]
+        others = [column for column in spent if column == "step" or column not in recorded]
+        metrics = training[recorded].merge(spent[others], how="outer", on="step", sort=True)
+        return Run(
+            path=(self.folder / name).resolve(),
+            config=parse_yaml(row["config"]),
+            info=json.loads(row["info"]),
+            metrics=metrics.reset_index(drop=True),
+            evals=stand_in_samples(counts[counts["main"]]),
+            further_evals={float(t): stand_in_samples(c) for t, c in further},  # type: ignore[arg-type]
+            packed=True,
+            turns=None if self._turns is None else _of_run(self._turns, name),
+        )
+
+
+def _of_run(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    return table[table["run"] == name].drop(columns="run")
+
+
+# Files and their digests.
+
+
+def sums(folder: Path, files: Iterable[str]) -> dict[str, str]:
+    """Return file → SHA-256, for those of the files that are there."""
+    return {
+        file: hashlib.sha256((folder / file).read_bytes()).hexdigest()
+        for file in files
+        if (folder / file).is_file()
+    }
+
+
+def changed_files(folder: Path) -> list[str]:
+    """Return the files of a packed study that are not those of its SHA256SUMS.
+
+    Raises RunError as `study_file`.
+    """
+    if not (folder / SUMS).is_file():
+        return [SUMS]
+    lines = (folder / SUMS).read_text().splitlines()
+    recorded = {file: digest for digest, _, file in (line.partition("  ") for line in lines)}
+    expected = {COUNTS, RUNS, METRICS, TRAINING, ARMS, CONTRASTS, study_file(folder).name}
+    now = sums(folder, recorded)
+    return sorted(f for f in recorded.keys() | expected if recorded.get(f, "") != now.get(f))
+
+
+def study_file(folder: Path) -> Path:
+    """Return the study's YAML in a packed study. Raises RunError if it is not exactly one."""
+    files = sorted(folder.glob("*.yaml"))
+    if len(files) != 1:
+        raise RunError(f"{folder}: {len(files)} studies (*.yaml) in place of one; pack it again")
+    return files[0]
+
+
+# Samples as counts, and back. pass@k and the metrics of distinct programs depend on an evaluation
+# only through these numbers for each problem; programs, and metrics of their text, are lost.
+
+
+def count_samples(evals: pd.DataFrame) -> pd.DataFrame:
+    """Return COUNT_COLUMNS of evaluation samples: a row for each step and problem.
+
+    `judged`: without INFRA_ERROR; `tokens`: of judged samples. `forms`: the sizes of the classes of
+    equal normal forms among accepted programs, in the order of their first appearance, as
+    "12 3 1"; programs that cannot be parsed are in none.
+    """
+    judged, accepted = evals["verdict"] != "INFRA_ERROR", evals["verdict"] == "ACCEPTED"
+    forms = evals["program"].where(accepted).map(normal_form, na_action="ignore")
+    columns = {"judged": judged, "accepted": accepted, "tokens": evals["tokens"] * judged}
+    cells = evals[["step", "problem"]].assign(**columns, forms=forms, samples=1)
+    sizes = {"forms": lambda forms: " ".join(map(str, Counter(forms.dropna()).values()))}
+    numbers = dict.fromkeys(("samples", "judged", "accepted", "tokens"), "sum") | sizes
+    table = cells.groupby(["step", "problem"], sort=False).agg(numbers).reset_index()
+    return table[list(COUNT_COLUMNS)]
+
+
+def stand_in_samples(counts: pd.DataFrame) -> pd.DataFrame:
+    """Return samples that have the counts, with columns step, problem, sample, verdict, program.
+
+    The programs of class i are the constant i: constants have different normal forms, and a single
+    token has no pair of tokens for distinct-2. Raises ValueError for counts that no samples have.
+    """
+    columns = (counts[name] for name in ("samples", "judged", "accepted", "forms"))
+    cells = [_samples(*numbers) for numbers in zip(*columns, strict=True)]
+    samples = counts["samples"].to_numpy()
+    first = np.repeat(samples.cumsum() - samples, samples)  # of each sample's cell
+    return pd.DataFrame(
+        {
+            "step": np.repeat(counts["step"].to_numpy(), samples),
+            "problem": np.repeat(counts["problem"].to_numpy(object), samples),
+            "sample": np.arange(samples.sum()) - first,
+            "verdict": np.array([verdict for cell in cells for verdict, _ in cell], object),
+            "program": np.array([program for cell in cells for _, program in cell], object),
+        }
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _samples(samples: int, judged: int, accepted: int, forms: str) -> list[tuple[str, str]]:
+    """Return (verdict, program) of each sample of a problem; the cells of a study repeat."""
+    sizes = [int(size) for size in forms.split()]
+    if not 0 <= sum(sizes) <= accepted <= judged <= samples or min(sizes, default=1) < 1:
+        raise ValueError(f"{samples} samples, {judged} judged, {accepted} accepted, forms {sizes}")
+    return [
+        *(("ACCEPTED", str(number)) for number, size in enumerate(sizes) for _ in range(size)),
+        *[("ACCEPTED", UNPARSABLE)] * (accepted - sum(sizes)),
+        *[("WRONG_ANSWER", "")] * (judged - accepted),
+        *[("INFRA_ERROR", "")] * (samples - judged),
+    ]
+
+
+# What is computed of a run, kept as long as the run.
+
+
+def memoize(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Cache `function(owner, *arguments)` for as long as `owner` (or an equal object) is alive.
+
+    `functools.cache` would keep every run of a report, with its samples, to the report's end.
+    """
+    results: WeakKeyDictionary[Any, dict[tuple[Any, ...], Result]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def memoized(owner: Any, *arguments: Any) -> Result:
+        by_arguments = results.setdefault(owner, {})
+        if arguments not in by_arguments:
+            by_arguments[arguments] = function(owner, *arguments)
+        return by_arguments[arguments]
+
+    return memoized

@@ -27,7 +27,7 @@ from scipy.special import ndtri, stdtrit
 from analysis.budgets import X_AXES, spend_at_step
 from analysis.groups import Group
 from analysis.intervals import LEVEL
-from analysis.scores import scores_by_step
+from analysis.metrics import scores_by_step
 
 REPLICATES = 500
 MIDPOINTS, EXPONENTS = 40, 24  # of the grid, evenly spaced in logarithms

@@ -29,37 +29,34 @@ from analysis.comparisons import (
     letter_table,
     tier_table,
 )
-from analysis.compute import memoize
 from analysis.experiment import Experiment
-from analysis.groups import Group
+from analysis.groups import EvaluatedModel, Group, as_text, common_problems, settings_table
 from analysis.intervals import (
+    TARGET_DIFFERENCE,
     Estimate,
+    NoiseParts,
     grid_interval,
     interquartile_mean,
     interval_columns,
+    noise_parts,
     performance_profile,
+    resources_needed,
+    sampling_variance,
+    smallest_difference,
 )
 from analysis.metrics import (
     DISTINCT,
     PARTIAL,
     Metric,
-    further_metrics,
+    accepted_share,
+    pass_scores,
     reported_metrics,
+    scores_at_step,
+    stack_seeds,
     without_temperature,
 )
-from analysis.models import EvaluatedModel, common_problems
-from analysis.power import (
-    TARGET_DIFFERENCE,
-    NoiseParts,
-    noise_parts,
-    resources_needed,
-    sampling_variance,
-    smallest_difference,
-)
-from analysis.runs import Run
+from analysis.runs import Run, memoize
 from analysis.saturation import fit_differences, fit_table
-from analysis.scores import accepted_share, pass_scores, scores_at_step, stack_seeds
-from analysis.settings import sandbox, settings_table
 from analysis.turns import turn_tables
 
 # Results of models.
@@ -108,7 +105,9 @@ def _result_row(model: EvaluatedModel) -> dict[str, object]:
         row["gain"] = gain_over_base(model)
         budgets = pd.DataFrame([final_budget(run) for run in model.runs])
         row |= {str(name): mean for name, mean in budgets.mean(skipna=False).items()}
-    return row | _metric_columns(model, further_metrics(model.ks, model.temperatures))
+    for temperature in model.temperatures:
+        row |= _metric_columns(model, reported_metrics(model.ks, temperature))
+    return row
 
 
 def _metric_columns(model: EvaluatedModel, metrics: Sequence[Metric]) -> dict[str, object]:
@@ -443,3 +442,13 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
     return run_tables | {
         name: table if models else pd.DataFrame() for name, table in evaluated.items()
     }
+
+
+def sandbox(run: Run) -> dict[str, str | None]:
+    """Return the run's sandbox as columns: its name, and how strongly it isolates programs."""
+    recorded = run.info.get("sandbox")
+    if not isinstance(recorded, dict):
+        return {"sandbox": recorded, "sandbox_strength": None}
+    rest = {key: value for key, value in recorded.items() if key not in ("name", "strength")}
+    strength = [str(recorded.get("strength") or ""), as_text(rest) if rest else ""]
+    return {"sandbox": recorded.get("name"), "sandbox_strength": "; ".join(filter(None, strength))}

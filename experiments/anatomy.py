@@ -25,7 +25,7 @@ from torch import Tensor
 
 import algorithms
 from algorithms.base import Algorithm
-from analysis import markdown
+from analysis.rendering import markdown_table
 from experiments.build import Parts, build
 from experiments.config.composition import config_of
 from experiments.config.preflight import resolve_defaults
@@ -339,7 +339,7 @@ def sections(found: pd.DataFrame, facts: Sequence[Sequence[str]], overrides: str
         f". *Stale*: {LAG} steps after the policy that generated the batch. A gradient is that of "
         "one optimiser step, before clipping and Adam. Critics predict 0."
     )
-    yield markdown.table(["policy", "steps", "accepted in its batches"], facts)
+    yield markdown_table(["policy", "steps", "accepted in its batches"], facts)
     yield f"## Same direction\n\nGroups whose cosines are all at least {EQUAL}:"
     lines = [f"- {s}: {classes(table, names, EQUAL)}" for s, table in tables.items()]
     least = np.where(np.isnan(stacked := np.stack([*tables.values()])), np.inf, stacked).min(0)
@@ -361,7 +361,7 @@ def _table(columns: pd.DataFrame) -> str:
         [str(name), *("–" if math.isnan(x) else f"{x:.3g}".replace("-", "−") for x in values)]
         for name, *values in columns.itertuples()
     ]
-    return markdown.table(["objective", *map(str, columns)], rows)
+    return markdown_table(["objective", *map(str, columns)], rows)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ import yaml
 from pydantic import PositiveInt
 
 from analysis.budgets import curve_score
-from analysis.markdown import table
+from analysis.rendering import markdown_table
 from analysis.runs import load_run
 from envs.command_line import CONF, parse_values
 from experiments.config.composition import config_of
@@ -435,7 +435,7 @@ def _summary(tuners: Sequence[Tuner]) -> str:
             ]
         )
     heading = ["arm", "winner", "score", "mean ± s.e.", "ties", "place in its range"]
-    return f"Score: {SCORE}.\n\n{table(heading, rows)}"
+    return f"Score: {SCORE}.\n\n{markdown_table(heading, rows)}"
 
 
 def _text(value: Any) -> str:

@@ -21,7 +21,7 @@ from pydantic import PositiveInt
 
 from algorithms import make
 from algorithms.base import Algorithm
-from analysis import markdown
+from analysis.rendering import markdown_table
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from envs.tasks import open_task
@@ -104,7 +104,7 @@ def report(title: str, values: Values, unit: str, baseline: str | None = None) -
     heading = ["", "measure", "median", "range", f"relative to {baseline}" if baseline else ""]
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     versions = f"torch {version('torch')}, transformers {version('transformers')}"
-    print(f"## {title}\n\n{machine}, {versions}\n\n{markdown.table(heading, rows)}\n", flush=True)
+    print(f"## {title}\n\n{machine}, {versions}\n\n{markdown_table(heading, rows)}\n", flush=True)
 
 
 def _number(value: float, unit: str = "") -> str:

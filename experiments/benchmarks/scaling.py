@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from analysis import markdown
+from analysis.rendering import markdown_table
 
 Events = Generator[simpy.Event, Any, Any]
 
@@ -221,7 +221,7 @@ def published_table(spread: float) -> str:
         loop = Loop(Time(generate), train=Time(train), sync=Time(rest), lag=1)
         name, model = f"one step of overlap, 4 + 12 GPUs, {engine}", Simulation(loop).run(20).step_s
         add(name, step, model, "from its own parts")
-    return markdown.table(["", "published, s a step", "the model", "error", ""], rows)
+    return markdown_table(["", "published, s a step", "the model", "error", ""], rows)
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from omegaconf import OmegaConf
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from transformers import PreTrainedTokenizerBase
 
-from analysis.normal_form import normal_form
+from analysis.programs import normal_form
 from envs.environment import JudgeStats
 from envs.judge.extract import extract_program
 from envs.problem import Judgement, Problem, Verdict

@@ -17,8 +17,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from analysis.metrics import at_temperature
-from analysis.scores import scores
+from analysis.metrics import at_temperature, scores
 from envs.command_line import leaves
 from experiments.config.composition import may_change
 from experiments.config.schema import RunConfig

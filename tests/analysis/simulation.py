@@ -21,8 +21,8 @@ from analysis.intervals import (
     moderated_difference,
     seed_means,
     seed_spread,
+    smallest_difference,
 )
-from analysis.power import smallest_difference
 
 SAMPLES = 20
 LEAD = 0.3  # logits of the first algorithm over the three equal ones

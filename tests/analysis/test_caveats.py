@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.caveats import caveats
-from analysis.groups import group_runs
-from analysis.models import evaluated_models
+from analysis.findings import caveats
+from analysis.groups import evaluated_models, group_runs
 from analysis.runs import load_run
 from tests.analysis.conversations import add_conversations
 

@@ -15,8 +15,8 @@ from analysis.comparisons import (
     paired_differences,
     with_contrasts,
 )
+from analysis.metrics import ScoreGrid
 from analysis.runs import Contrast
-from analysis.scores import ScoreGrid
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from analysis.comparisons import (
     with_control,
 )
 from analysis.intervals import moderate, seed_spread
-from analysis.scores import ScoreGrid
+from analysis.metrics import ScoreGrid
 
 HALVES = np.full((3, 3), 0.5) + np.eye(3) / 2
 

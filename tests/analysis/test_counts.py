@@ -2,14 +2,8 @@
 
 import pandas as pd
 
-from analysis.conversations import (
-    UNKNOWN,
-    count_conversations,
-    counts_at,
-    has_conversations,
-    turn_limit,
-)
 from analysis.runs import load_run
+from analysis.turns import UNKNOWN, count_conversations, counts_at, has_conversations, turn_limit
 from tests.analysis.conversations import add_conversations, conversation
 
 SIX = (

@@ -12,7 +12,7 @@ from analysis.comparisons import (
     tier_table,
     tiers,
 )
-from analysis.scores import ScoreGrid
+from analysis.metrics import ScoreGrid
 
 
 def grid(values, seeds=(0, 1, 2), problems=None, weights=None):

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from analysis.conversations import solved_within
+from analysis.turns import solved_within
 
 
 def by_orders(right, wrong, budget):

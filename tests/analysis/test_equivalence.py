@@ -13,9 +13,8 @@ from analysis.comparisons import (
     paired_differences,
     with_equality,
 )
-from analysis.intervals import Estimate
-from analysis.power import resources_to_decide, smallest_margin
-from analysis.scores import ScoreGrid
+from analysis.intervals import Estimate, resources_to_decide, smallest_margin
+from analysis.metrics import ScoreGrid
 
 # 5 seeds whose difference has mean .01 and a standard error of .02, with 8 degrees of freedom.
 OF_SEEDS = Estimate(0.01, 0.02**2, 0.0, 0.0, 5, 200, 8.0)

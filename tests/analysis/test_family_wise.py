@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 from analysis.comparisons import control_differences, paired_differences, with_equality
-from analysis.scores import ScoreGrid
+from analysis.metrics import ScoreGrid
 
 STUDIES, PROBLEMS, SAMPLES = 150, 60, 20
 MOST = 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / STUDIES)  # of errors that are made in one of 20 studies

@@ -1,11 +1,7 @@
 import pandas as pd
 import pytest
 
-from analysis.groups import (
-    LONGEST,
-    distinct_labels,
-    group_runs,
-)
+from analysis.groups import LONGEST, distinct_labels, group_runs
 from analysis.runs import load_run
 
 

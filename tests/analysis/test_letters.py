@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.comparisons import letter_table, letters, paired_differences
-from analysis.scores import ScoreGrid
+from analysis.metrics import ScoreGrid
 
 
 def test_the_textbooks_three():

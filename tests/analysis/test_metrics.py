@@ -3,7 +3,7 @@ from itertools import combinations
 
 import pytest
 
-from analysis.metrics import (
+from analysis.programs import (
     distinct_accepted,
     distinct_n,
     distinct_ratio,

@@ -1,7 +1,6 @@
 import pytest
 
-from analysis.groups import group_runs
-from analysis.models import common_ks, evaluated_models
+from analysis.groups import common_ks, evaluated_models, group_runs
 from analysis.runs import load_run
 
 

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from analysis.normal_form import MAX_CHARS, normal_form
+from analysis.programs import MAX_CHARS, normal_form
 
 SAME = {
     "names": ("n = int(input())\nprint(n)", "total = int(input())\nprint(total)"),

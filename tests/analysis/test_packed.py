@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.normal_form import normal_form
-from analysis.packed import COLUMNS, UNPARSABLE, count_samples, is_counted, stand_in_samples
-from analysis.runs import load_run
-from analysis.scores import scores
+from analysis.metrics import is_counted, scores
+from analysis.programs import normal_form
+from analysis.runs import COUNT_COLUMNS, UNPARSABLE, count_samples, load_run, stand_in_samples
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def evals(tmp_path, make_run):
 
 def test_counts_give_the_same_scores_to_the_last_bit(evals):
     counts = count_samples(evals)
-    assert tuple(counts) == COLUMNS
+    assert tuple(counts) == COUNT_COLUMNS
     stand_in = stand_in_samples(counts)
     for step in (0, 10, 20):
         found = (scores(table[table["step"] == step]) for table in (stand_in, evals))
@@ -57,7 +56,7 @@ def test_constants_differ_in_their_normal_forms():
 def test_impossible_counts_are_refused(samples, judged, accepted, forms):
     row = [0, "p", samples, judged, accepted, forms, 0]
     with pytest.raises(ValueError, match=f"{accepted} accepted"):
-        stand_in_samples(pd.DataFrame([row], columns=list(COLUMNS)))
+        stand_in_samples(pd.DataFrame([row], columns=list(COUNT_COLUMNS)))
 
 
 @pytest.mark.parametrize(

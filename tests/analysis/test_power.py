@@ -1,9 +1,16 @@
 import numpy as np
 import pytest
 
-from analysis.intervals import Estimate, estimate, seed_means
+from analysis.intervals import (
+    Estimate,
+    estimate,
+    noise_parts,
+    resources_needed,
+    sampling_variance,
+    seed_means,
+    smallest_difference,
+)
 from analysis.pass_at_k import pass_at_k
-from analysis.power import noise_parts, resources_needed, sampling_variance, smallest_difference
 from tests.analysis.simulation import Design, simulate
 
 

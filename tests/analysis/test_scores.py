@@ -3,8 +3,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.metrics import scores, scores_at_step, scores_of_each
 from analysis.runs import Run
-from analysis.scores import scores, scores_at_step, scores_of_each
 
 
 def samples(*rows):
@@ -98,8 +98,8 @@ def test_evaluations_scored_together_on_all_cores_score_as_each_alone(monkeypatc
         samples(*(("q", right, text, 3, 0.1) for text in texts[5:]), ("o", right, "y = 2", 2, 0.1)),
     ]
     alone = [scores(table, (1, 5)) for table in each]
-    monkeypatch.setattr("analysis.scores.MIN_PARALLEL", 1)
-    monkeypatch.setattr("analysis.compute.cores", lambda: 2)
+    monkeypatch.setattr("analysis.metrics.MIN_PARALLEL", 1)
+    monkeypatch.setattr("analysis.programs.cores", lambda: 2)
     together = scores_of_each(each, (1, 5))
     assert len({len(means) for means in together}) > 1
     for one, other in zip(together, alone, strict=True):

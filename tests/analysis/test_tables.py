@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from analysis.groups import group_runs
-from analysis.models import evaluated_models
+from analysis.groups import evaluated_models, group_runs
 from analysis.runs import load_run
 from analysis.tables import (
     difficulty_table,

@@ -5,8 +5,7 @@ from itertools import combinations
 import pandas as pd
 import pytest
 
-from analysis.conversations import count_conversations
-from analysis.turns import TurnPlan, one_of, turn_scores
+from analysis.turns import TurnPlan, count_conversations, one_of, turn_scores
 from tests.analysis.test_counts import SIX
 
 PLAN = TurnPlan(turns=3, answers=(3, 6), budgets=(5, 20))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from analysis.scores import scores
+from analysis.metrics import scores
 from experiments.config.composition import config_of
 from experiments.run_dir.loggers import Loggers, group
 from experiments.trainer import train

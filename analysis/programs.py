@@ -1,20 +1,34 @@
-"""The normal form of a Python program: equal for programs that differ only in how they are written.
+"""Programs as texts: their normal form, their tokens, and how much programs of a problem differ.
 
-It drops layout, comments, docstrings and the names that a program chooses for itself. It keeps
-structure, constants, and the names that a program uses from Python and its libraries.
+The normal form is equal for programs that differ only in how they are written. It drops layout,
+comments, docstrings and the names that a program chooses for itself. It keeps structure, constants,
+and the names that a program uses from Python and its libraries.
 """
 
 from __future__ import annotations
 
 import ast
+import gc
+import os
+import random
+import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
-from typing import Any, ClassVar
+from itertools import combinations
+from multiprocessing import get_context, parent_process
+from sys import intern
+from typing import Any, ClassVar, TypeVar
 
-from analysis.compute import parallel_map
+from rapidfuzz.distance import Levenshtein
 
+from analysis.pass_at_k import pass_at_k
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 # The parser needs up to a kilobyte for each, and no contest program is longer.
 MAX_CHARS = 65_536
 MIN_PARALLEL = 5_000  # new programs from which worker processes pay
@@ -180,25 +194,17 @@ class _Renamer:
             setattr(node, field, self.rename(name))
         self.visit_children(node)
 
-    def _constant(self, node: ast.Constant) -> None:
-        """Leave constants as they are."""
-
     HANDLERS: ClassVar[dict[type[ast.AST], Callable[[_Renamer, Any], None]]] = {
         **dict.fromkeys(_BINDING_FIELD, _binding),
-        ast.FunctionDef: _function,
-        ast.AsyncFunctionDef: _function,
+        **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _function),
+        **dict.fromkeys(_COMPREHENSIONS, _comprehension),
+        **dict.fromkeys(_DECLARATIONS, _declaration),
         ast.Lambda: _lambda,
         ast.ClassDef: _class,
-        ast.ListComp: _comprehension,
-        ast.SetComp: _comprehension,
-        ast.DictComp: _comprehension,
-        ast.GeneratorExp: _comprehension,
         ast.Name: _name,
         ast.arg: _arg,
         ast.alias: _alias,
-        ast.Global: _declaration,
-        ast.Nonlocal: _declaration,
-        ast.Constant: _constant,
+        ast.Constant: lambda self, node: None,  # constants stay as they are
     }
 
 
@@ -258,3 +264,132 @@ def _bound_names(
             elif isinstance(value, ast.AST):
                 todo.append(value)
     return names - declared_elsewhere
+
+
+# Tokens, and how much programs differ.
+
+CACHED_LENGTH = 1024  # characters; tokens of longer programs are not cached
+
+
+_TOKEN = re.compile(
+    r"""\s++ | \#[^\n]*
+      | ("(?:\\.|[^"\\\n]++)*+"? | '(?:\\.|[^'\\\n]++)*+'?
+      | \d[\w.]* | \w+
+      | \*\*=? | //=? | <<=? | >>=? | [-+*/%&|^=<>!:]= | -> | [^\w\s])""",
+    re.VERBOSE,
+)
+
+
+def program_tokens(program: str) -> tuple[str, ...]:
+    """Return names, numbers, strings and operators, without layout and comments; never fails.
+
+    An unclosed string is one token up to the end of its line. Otherwise each of its quotes would
+    be tried again, and a long line of \\" would take quadratic time.
+    """
+    return _cached_tokens(program) if len(program) <= CACHED_LENGTH else _tokens(program)
+
+
+def _tokens(program: str) -> tuple[str, ...]:
+    # The group is empty for blanks and comments. Interning keeps one copy of each token.
+    return tuple(map(intern, filter(None, _TOKEN.findall(program))))
+
+
+_cached_tokens = lru_cache(maxsize=1 << 17)(_tokens)  # one or two kilobytes each
+
+
+def distinct_ratio(forms: Sequence[str]) -> float:
+    """Return distinct forms / forms, for at least one accepted program.
+
+    Biased: it falls as more samples are accepted, even if the model's distribution over right
+    programs stays the same, because programs repeat more often. To compare models with different
+    pass@1, use `distinct_share`.
+    """
+    return len(set(forms)) / len(forms)
+
+
+def distinct_share(forms: Sequence[str], m: int) -> float:
+    """Return the expected distinct forms among m accepted programs without replacement, over m.
+
+    Rarefaction (Hurlbert 1971): E[distinct] = Σ_j 1 - C(c - c_j, m)/C(c, m) for c accepted programs
+    of which c_j have form j. Its expectation does not depend on c, so models with different
+    acceptance rates can be compared. In [1/m, 1]. Raises ValueError for fewer than m programs.
+    """
+    counts = Counter(forms).values()
+    return sum(pass_at_k(len(forms), count, m) for count in counts) / m
+
+
+def distinct_accepted(forms: Sequence[str], n: int, k: int) -> float:
+    """Return the expected number of distinct accepted programs among k of n samples.
+
+    `forms` are those of the accepted samples. E = Σ_j 1 − C(n − c_j, k)/C(n, k) over draws without
+    replacement, for c_j samples of form j: rarefaction over all samples, so it is defined without
+    accepted ones too, and its expectation does not depend on n. In [0, k]. Raises ValueError for
+    n < k.
+    """
+    return sum(pass_at_k(n, count, k) for count in Counter(forms).values())
+
+
+def distinct_n(programs: Sequence[str], n: int) -> float | None:
+    """Return distinct n-grams of program tokens / all n-grams, over all samples of a problem.
+
+    Li et al. 2016 (1510.03055), §5.2, there for dialogue. Right and wrong programs count, names as
+    written. The value falls with the number of samples and their length, so compare at equal
+    counts. None if no program has n tokens.
+    """
+    grams: set[tuple[str, ...]] = set()
+    total = 0
+    for program, count in Counter(programs).items():
+        tokens = program_tokens(program)
+        grams.update(zip(*(tokens[i:] for i in range(n)), strict=False))
+        total += count * max(0, len(tokens) - n + 1)
+    return len(grams) / total if total else None
+
+
+def mean_edit_distance(forms: Sequence[str], *, max_pairs: int = 60, seed: int = 0) -> float:
+    """Return the mean normalised token edit distance over pairs of accepted programs, in [0, 1].
+
+    The distance is Levenshtein's between the tokens of two forms / the longer one's length, and 0
+    for equal forms. As a mean over pairs, its expectation does not depend on the number accepted.
+    If the distinct forms make more than `max_pairs` pairs, the mean over unequal pairs is estimated
+    from that many, drawn with `seed`. Needs at least two programs.
+    """
+    counts = Counter(forms)
+    pairs = list(combinations(sorted(counts), 2))
+    if not pairs:
+        return 0.0
+    weights = [counts[a] * counts[b] for a, b in pairs]
+    share_unequal = sum(weights) / (len(forms) * (len(forms) - 1) / 2)
+    if len(pairs) > max_pairs:
+        pairs = random.Random(seed).choices(pairs, weights, k=max_pairs)
+        weights = [1] * max_pairs
+    tokens = {form: program_tokens(form) for form in counts}
+    total = 0.0
+    for (a, b), weight in zip(pairs, weights, strict=True):
+        total += weight * Levenshtein.normalized_distance(tokens[a], tokens[b])
+    return share_unequal * total / sum(weights)
+
+
+# Many programs, on all cores.
+
+# Collecting garbage among nodes of parsed programs took a twelfth of the time and freed nothing.
+COLLECT_THRESHOLD = 100_000
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def parallel_map(
+    function: Callable[[Job], Result], jobs: Sequence[Job], parallel: bool
+) -> list[Result]:
+    """Apply `function` to each job; if `parallel`, on all cores, except within a worker process."""
+    if not parallel or cores() == 1 or parent_process():
+        return list(map(function, jobs))
+    context, size = get_context("forkserver"), len(jobs) // (8 * cores()) + 1
+    with ProcessPoolExecutor(cores(), context, gc.set_threshold, (COLLECT_THRESHOLD,)) as processes:
+        try:
+            return list(processes.map(function, jobs, chunksize=size))
+        except BaseException:  # the others' work would take minutes, in vain
+            processes.shutdown(wait=False, cancel_futures=True)
+            raise
