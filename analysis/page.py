@@ -43,7 +43,7 @@ from analysis.rendering import Section
 from analysis.runs import TURN_COLUMNS, Run
 from analysis.tables import CHECKS, experiment_tables
 from analysis.turns import TURN_TABLES
-from envs.readable import readable
+from envs.messages import readable
 
 MOST_SAMPLES = 150_000  # of a page
 MOST_BYTES = 1_700_000  # of a page, packed; tables and figures come on top

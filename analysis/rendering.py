@@ -25,7 +25,7 @@ from analysis.metrics import (
     stack_seeds,
 )
 from analysis.runs import RunError, load_run
-from envs.readable import readable
+from envs.messages import readable
 
 MOST_PAIRS = 120  # rows of a table of pairs
 NO_WIDTH = 1e-9  # an interval narrower than this has no width beyond rounding

@@ -30,7 +30,7 @@ from envs.command_line import (
     quiet_when_unread,
     wants_help,
 )
-from envs.readable import readable
+from envs.messages import readable
 
 HELP = """\
 Make a report of run folders, or of packed studies: tables and one HTML page.

@@ -3,10 +3,9 @@
 Knows problems, programs and verdicts. Must not know tensors, algorithms, training or run folders.
 """
 
-from envs.environment import Submission
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
-from envs.problem import Problem, Test
+from envs.problem import Problem, Submission, Test
 from envs.sandbox import SandboxConfig, open_sandbox
 
 __all__ = [

@@ -8,7 +8,8 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from envs.import_by_name import code_digest, load_function
+from envs.caching import code_digest
+from envs.command_line import load_function
 from envs.problem import Judgement, Verdict
 
 KINDS = ("binary", "fraction", "shaped")

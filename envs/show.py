@@ -29,20 +29,18 @@ from rich.table import Table
 from rich.text import Text
 
 from envs.command_line import quiet_when_unread
-from envs.environment import Submission
-from envs.feedback import Feedback
 from envs.judge.extract import MAX_RESPONSE_CHARS, as_response
 from envs.judge.judge import Judge, JudgeConfig
-from envs.problem import Problem, Verdict
-from envs.readable import MAX_ERROR_CHARS, readable
-from envs.sandbox import SandboxConfig, open_sandbox
+from envs.messages import MAX_ERROR_CHARS, readable
+from envs.problem import Problem, Submission, Verdict
+from envs.sandbox import SandboxConfig, SandboxKind, open_sandbox
 from envs.sandbox.base import SandboxError
 from envs.tasks import open_task
-from envs.tasks.config import TaskConfig
+from envs.tasks.prompts import Feedback
 from envs.tasks.stored import problem_names
 from envs.tasks.strength import shown_tests
-from envs.tasks.task import SPLITS, Task
-from envs.tasks.task_cli import SandboxKind, parse_judge_arguments
+from envs.tasks.task import SPLITS, Task, TaskConfig
+from envs.validate import parse_judge_arguments
 
 _MAX_SUGGESTED = 5
 _MAX_LISTED = 20  # names of a split, and tests of a problem

@@ -26,30 +26,36 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, PositiveInt
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from envs.cache_folder import cache_root, locked_folder
-from envs.command_line import quiet_when_unread
-from envs.environment import Submission
-from envs.feedback import public_problem
+from envs.caching import cache_root, locked_folder
+from envs.command_line import (
+    CONF,
+    choice_lines,
+    parse_arguments,
+    print_help,
+    quiet_when_unread,
+    wants_help,
+    yaml_lines,
+)
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig
 from envs.judge.verdict_cache import VerdictLog
-from envs.problem import Judgement, Problem, Verdict
-from envs.readable import MAX_ERROR_CHARS, readable
-from envs.sandbox import SandboxConfig, open_sandbox
+from envs.messages import MAX_ERROR_CHARS, readable
+from envs.problem import Judgement, Problem, Submission, Verdict
+from envs.sandbox import SandboxConfig, SandboxKind, open_sandbox
 from envs.sandbox.base import SandboxError
 from envs.tasks import open_task
 from envs.tasks.checker_rules import comparing_checker
-from envs.tasks.config import TaskConfig
 from envs.tasks.dataset import every_problem
+from envs.tasks.prompts import public_problem
 from envs.tasks.stored import content_digest, statement_hash
 from envs.tasks.strength import (
     CHEAP_PROGRAMS,
@@ -58,7 +64,9 @@ from envs.tasks.strength import (
     measure_strength,
     shown_tests,
 )
-from envs.tasks.task_cli import SandboxKind, parse_judge_arguments
+from envs.tasks.task import TaskConfig, is_task_argument, plain_task, task_config
+
+T = TypeVar("T")
 
 _BATCH = 1000  # programs read at once
 _ALL_TESTS = ("++task.max_tests=1000000000", "++task.max_test_bytes=1000000000000")
@@ -406,6 +414,39 @@ def _known_counts(judge_version: str) -> dict[str, dict[str, int]]:
     file = cache_root() / "judge_errors" / f"{judge_version}.parquet"
     rows = pyarrow.parquet.read_table(file).to_pylist() if file.exists() else []
     return {row.pop("digest"): row for row in rows}
+
+
+def parse_judge_arguments(
+    schema: type[T], argv: Sequence[str], task_defaults: Sequence[str] = ()
+) -> tuple[TaskConfig, T, JudgeConfig]:
+    """Parse a command's arguments for its task, itself and the judge. Raises ValueError.
+
+    `task_defaults` are arguments that stand before those of the command line. With --help among
+    them: print the help and end the process.
+    """
+    task = [word for word in argv if is_task_argument(word)]
+    if wants_help(argv):
+        with quiet_when_unread():
+            print_help(schema)
+            print(*_help_lines(task), sep="\n")
+        raise SystemExit(0)
+    judge = [word.removeprefix("judge.") for word in argv if word.startswith("judge.")]
+    own = [word for word in argv if not (word.startswith("judge.") or is_task_argument(word))]
+    try:
+        judge_config = parse_arguments(JudgeConfig, judge)
+    except ValueError as error:
+        raise ValueError(f"judge.KEY=VALUE: {error}") from error
+    return task_config([*task_defaults, *task]), parse_arguments(schema, own), judge_config
+
+
+def _help_lines(task: Sequence[str]) -> Iterator[str]:
+    """The tasks, the keys of the chosen one, and those of the judge."""
+    values = plain_task(task)
+    yield from ("", "task=NAME, a file of conf/task/:", *choice_lines(CONF / "task"))
+    yield from ("", f"Keys of task={values['name']}:")
+    yield from yaml_lines(CONF / "task" / f"{values['name']}.yaml", values, "task.")
+    yield from ("", "Keys of the judge:")
+    yield from yaml_lines(CONF / "judge.yaml", asdict(JudgeConfig()), "judge.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

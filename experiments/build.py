@@ -12,9 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from envs.environment import Environment
-from envs.import_by_name import load_function
-from envs.problem import Problem
+from envs.command_line import load_function
+from envs.problem import Environment, Problem
 from envs.tasks import open_task
 from envs.tasks.task import Task
 from experiments.config.checks import accepts_missing_logprobs

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from algorithms.tensors import kl, masked_sum
-from envs.environment import Environment, Submission
-from envs.problem import Judgement, Verdict
+from envs.problem import Environment, Judgement, Submission, Verdict
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, Request, Sampling
 from experiments.learner.batching import Tokens, pad_rows

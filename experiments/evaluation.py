@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.pass_at_k import pass_at_k
-from envs.cache_folder import replace_file
-from envs.environment import Environment, Submission
-from envs.feedback import Feedback
+from envs.caching import replace_file
 from envs.judge.extract import as_response
-from envs.problem import Verdict
+from envs.problem import Environment, Submission, Verdict
+from envs.tasks.prompts import Feedback
 from experiments.engines.base import Sampling
 from experiments.rollout.generate import Responder
 from experiments.run_dir.ledger import Ledger

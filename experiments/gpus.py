@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from envs.cache_folder import cache_root
+from envs.caching import cache_root
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ANY_GPU = ("auto", "cuda")  # values of `model.device` that take any GPU

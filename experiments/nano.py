@@ -37,22 +37,23 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from envs.feedback import Feedback
 from envs.judge.grading import exception_text
 from envs.problem import Judgement, Problem, Test, Verdict
-from envs.tasks.mini.families import Draft, Part, draft
-from envs.tasks.mini.problems import (
+from envs.tasks.mini import (
     MINI,
     MINI_LONG,
     PROBLEM_SETS,
     TIME_LIMIT_S,
+    Draft,
+    Part,
     ProblemSet,
     compositions,
+    draft,
     render,
     run_own,
     sample,
 )
-from envs.tasks.prompts import TEMPLATES
+from envs.tasks.prompts import TEMPLATES, Feedback
 from experiments.errors import UserError, command
 from experiments.rollout.conversations import ObservationEncoder, observation_text
 

@@ -19,11 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from envs.environment import JudgeStats
 from envs.judge.grading import Grade, PendingProgram, grade, kept_output
 from envs.judge.testlib import Toolchain, compile_all, find_toolchain, native_program
-from envs.problem import CheckerProgram, Problem, Test, Verdict
-from envs.readable import readable
+from envs.messages import readable
+from envs.problem import CheckerProgram, JudgeStats, Problem, Test, Verdict
 from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
 
 PROGRAM = "program"  # the checker of a problem that a checker program decides

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from envs.judge.checkers import check
-from envs.judge.returned_values import shown_result
+from envs.judge.checkers import check, shown_result
+from envs.messages import readable
 from envs.problem import Judgement, Problem, Verdict
-from envs.readable import readable
 from envs.sandbox.base import Execution, Job, Outcome
 
 MAX_DETAIL_CHARS = MAX_OUTPUT_CHARS = MAX_EXCEPTION_CHARS = 500

@@ -22,14 +22,13 @@ from typing import Any
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from envs.environment import JudgeStats, Submission
 from envs.judge.checker_program import OUTPUT_LIMIT_MB, PROGRAM, CheckerRuns
 from envs.judge.checkers import comparable
 from envs.judge.extract import extract_program
 from envs.judge.grading import Budget, Grade, PendingProgram, summarize
 from envs.judge.testlib import testlib_digest
 from envs.judge.verdict_cache import CachedGrades, VerdictCache, rules_version
-from envs.problem import Judgement, Problem, Verdict
+from envs.problem import Judgement, JudgeStats, Problem, Submission, Verdict
 from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
 
 log = logging.getLogger(__name__)

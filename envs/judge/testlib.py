@@ -31,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.cache_folder import cache_root
+from envs.caching import cache_root
 from envs.sandbox.pool import default_workers
 
 HEADER = "testlib.h"

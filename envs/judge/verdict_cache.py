@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from envs.cache_folder import cache_root
+from envs.caching import cache_root
 from envs.judge.grading import Grade
 from envs.problem import Judgement, Problem, Verdict
 
@@ -35,7 +35,7 @@ LOCK_TIMEOUT_S = 30.0  # wait for another process that writes
 _PAGE_BYTES = 4096
 _PACKAGE = Path(__file__).resolve().parents[1]
 _DECIDING = ("problem.py", "judge/*.*", "sandbox/*.*", "sandbox/inside/*.py")
-_TOOLS = ("sandbox/build_image.py", "sandbox/doctor.py")  # commands: no verdict depends on them
+_TOOLS = ("sandbox/doctor.py",)  # a command: no verdict depends on it
 
 Key = tuple[str, str, str]  # version of the judge, hash of the problem, hash of the program
 

@@ -14,6 +14,8 @@ from pydantic import NonNegativeInt
 
 from envs.sandbox.base import Sandbox, SandboxError
 
+SandboxKind = Literal["auto", "docker", "embedded"]
+
 log = logging.getLogger(__name__)
 
 
@@ -22,7 +24,7 @@ class SandboxConfig:
     """The configuration group `sandbox`."""
 
     # auto: docker if an engine answers, else embedded
-    kind: Literal["auto", "docker", "embedded"] = "auto"
+    kind: SandboxKind = "auto"
     workers: NonNegativeInt = 0  # programs judged at the same time; 0: one for each core
     i_accept_no_isolation: bool = False  # run if only a system-call filter confines programs
     # share verdicts with other runs on this machine; counts, verdicts and charged costs equal

@@ -31,7 +31,7 @@ class Limits:
     """Limits of each test. CPU time decides; wall time is a wider net for programs that sleep.
 
     Time in which a test was stopped, or waited for a core, does not count towards `wall_s`
-    (`inside/wall_time.py`).
+    (`inside/kernel.py`).
     """
 
     cpu_s: float = 2.0
@@ -45,10 +45,10 @@ class Job:
     """One program and the inputs to run it on, in this order, each in a fresh process."""
 
     program: str
-    # stdin, as a text or its bytes; with `fn_name`, the argument list as `inside/values.py` has it
+    # stdin, as a text or its bytes; with `fn_name`, the argument list as `inside/framing.py` has it
     inputs: tuple[str | bytes, ...]
     limits: Limits = Limits()
-    fn_name: str | None = None  # stdout is then what the function returned, as `inside/values.py`
+    fn_name: str | None = None  # stdout is then what the function returned, as `inside/framing.py`
     promising: bool = False  # likely to run on more than its first input; changes only costs
 
 

@@ -3,7 +3,7 @@
 A container takes some 400 ms to start and a test in it 2 ms. Hence the fork server inside and the
 pool outside, which both backends share. Containers start and end on threads, which stalls no other
 worker. An engine that dies takes all its containers along; starting is then retried with growing
-pauses. `docker_client.py` says how a container is confined.
+pauses. `engine.py` says how a container is confined.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from envs.readable import readable
+from envs.messages import readable
 from envs.sandbox import inside
 from envs.sandbox.base import Job, SandboxError
-from envs.sandbox.docker_client import (
+from envs.sandbox.engine import (
     ANSWER_S,
     CAGE,
     LABEL,
@@ -41,8 +41,7 @@ from envs.sandbox.docker_client import (
     worker_options,
 )
 from envs.sandbox.inside.framing import STDERR_TAIL
-from envs.sandbox.pool import Pool, default_workers
-from envs.sandbox.protocol import Splitter, WorkerHandle
+from envs.sandbox.pool import Pool, Splitter, WorkerHandle, default_workers
 from envs.sandbox.python_runtime import (
     ENVIRONMENT,
     PACKAGES_FOLDER,

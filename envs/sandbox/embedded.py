@@ -15,12 +15,11 @@ import socket
 import subprocess
 from typing import Any
 
-from envs.readable import readable
+from envs.messages import readable
 from envs.sandbox.base import SandboxError
 from envs.sandbox.inside import FLAGS, source
 from envs.sandbox.inside.framing import READY
-from envs.sandbox.pool import Pool
-from envs.sandbox.protocol import Splitter, WorkerHandle
+from envs.sandbox.pool import Pool, Splitter, WorkerHandle
 from envs.sandbox.python_runtime import (
     DEVICES,
     ENVIRONMENT,

@@ -9,9 +9,8 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from envs.import_by_name import load_function
-from envs.tasks.config import TaskConfig
-from envs.tasks.task import Task
+from envs.command_line import load_function
+from envs.tasks.task import Task, TaskConfig
 
 __all__ = ["Task", "TaskConfig", "open_task"]
 

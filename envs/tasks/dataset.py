@@ -19,15 +19,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from envs.cache_folder import cache_root, replace_file
-from envs.import_by_name import code_digest, load_function
+from envs.caching import cache_root, code_digest, replace_file
+from envs.command_line import load_function
 from envs.judge.extract import as_response
-from envs.tasks.config import TaskConfig
 from envs.tasks.near_duplicates import similar_pairs
 from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.rows import RowFile, SizeLimits, converted, find_files, load_converter, watched
 from envs.tasks.stored import Entry, StoredProblems
-from envs.tasks.task import SPLITS, Task
+from envs.tasks.task import SPLITS, Task, TaskConfig
 
 FILE_SHARES = {"test": 0.2, "tune": 0.1, "choose": 0.1}  # of a single file's problems; train: rest
 TRAIN_SHARES = {"tune": 0.02, "choose": 0.02}  # of train, if a data set has no validation split
@@ -108,7 +107,7 @@ def data_sets(config: TaskConfig) -> list[TaskConfig]:
 
     Raises ValueError naming the part that is wrong.
     """
-    from envs.tasks.task_cli import task_config
+    from envs.tasks.task import task_config
 
     parts = []
     for number, text in enumerate(config.parts):

@@ -28,17 +28,17 @@ import fsspec
 from rich.console import Console
 from rich.progress import track
 
-from envs.cache_folder import cache_root, replace_file
-from envs.hub_errors import explain_hub_error
-from envs.import_by_name import code_digest, load_function
+from envs.caching import cache_root, code_digest, replace_file
+from envs.command_line import load_function
 from envs.judge.checker_program import PROGRAM
 from envs.judge.checkers import comparable, is_checker
+from envs.messages import explain_hub_error
 from envs.problem import Problem, Test
 from envs.tasks import parsers
-from envs.tasks.config import FieldsConfig, FilesConfig
 from envs.tasks.loaders import own
 from envs.tasks.parsers import Row, SkipRow
 from envs.tasks.stored import Entry, load_entries, row_of, statement_hash, stored_batches
+from envs.tasks.task import FieldsConfig, FilesConfig
 
 FOLDER_PATTERNS = {"train": "train*", "validation": "valid*", "test": "test*", "choose": "choose*"}
 SUFFIXES = (".parquet", ".arrow", ".jsonl", ".json")

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from envs.cache_folder import cache_root, locked_folder
+from envs.caching import cache_root, locked_folder
 from envs.problem import CheckerProgram, Problem, Test
 from envs.tasks.strength import Strength, measure_strength
 

@@ -16,11 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from envs.judge.checkers import TOKEN_CHECKERS, check
+from envs.judge.checkers import TOKEN_CHECKERS, check, literal_text, parse_condition
 from envs.judge.extract import MAX_PROGRAM_CHARS
-from envs.judge.returned_values import literal_text, parse_condition
 from envs.problem import Problem, Test
-from envs.sandbox.inside.values import decode, encode
+from envs.sandbox.inside.framing import decode, encode
 
 # In the order of `passed_counts`. A function returns None, True and False for empty, YES and NO.
 CHEAP_PROGRAMS = (

@@ -11,11 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from envs.environment import JudgeStats, Submission
-from envs.import_by_name import code_digest
-from envs.problem import Judgement, Problem, Test, Verdict
-from envs.tasks.config import TaskConfig
-from envs.tasks.task import SPLITS, Task, data_hash
+from envs.caching import code_digest
+from envs.problem import Judgement, JudgeStats, Problem, Submission, Test, Verdict
+from envs.tasks.task import SPLITS, Task, TaskConfig, data_hash
 
 LEVELS = {"easy": 5, "medium": 10, "hard": 50}  # difficulty → bound on both numbers
 _INTEGER = re.compile(r"-?[0-9]+")

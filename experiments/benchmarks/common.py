@@ -25,7 +25,7 @@ from analysis.rendering import markdown_table
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig
 from envs.tasks import open_task
-from envs.tasks.task_cli import task_config
+from envs.tasks.task import task_config
 from experiments.config.composition import config_of
 from experiments.config.schema import ModelConfig
 from experiments.engines.base import Engine, Request, Sampling
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
-    from envs.tasks.config import TaskConfig
+    from envs.tasks.task import TaskConfig
     from experiments.engines.hf import HFEngine
     from experiments.learner.learner import Learner
     from experiments.policy.policy import Policy

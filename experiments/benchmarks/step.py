@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from envs.environment import Environment, Submission
+from envs.problem import Environment, Submission
 from experiments.benchmarks import common
 from experiments.benchmarks.common import MiniContests, ModelOptions, Values, padded, start_timer
 from experiments.config.composition import config_of

@@ -16,8 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from algorithms.base import Needs
-from envs.command_line import parse_values
-from envs.import_by_name import load_function
+from envs.command_line import load_function, parse_values
 from experiments.config.schema import RunConfig, plain_values
 from experiments.errors import UserError
 

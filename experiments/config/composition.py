@@ -17,8 +17,19 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from envs.command_line import CONF, choice_lines, did_you_mean, leaves, wants_help, yaml_lines
-from envs.composition import CONFIG_DIR, CONFIG_PATH, choices_of, composed, parse_overrides
+from envs.command_line import (
+    CONF,
+    CONFIG_DIR,
+    CONFIG_PATH,
+    choice_lines,
+    choices_of,
+    composed,
+    did_you_mean,
+    leaves,
+    parse_overrides,
+    wants_help,
+    yaml_lines,
+)
 from experiments.config.checks import parse
 from experiments.config.preflight import with_model_folder
 from experiments.config.schema import RunConfig, plain_values

@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from envs.cache_folder import cache_root
+from envs.caching import cache_root
 from envs.command_line import CONF
-from envs.hub_errors import explain_hub_error
+from envs.messages import explain_hub_error
 from envs.sandbox.base import SandboxError
 from envs.tasks.prompts import FeedbackTemplate, PromptTemplate
 from experiments.config.schema import RunConfig

@@ -21,7 +21,7 @@ from pydantic import (
 from algorithms.tensors import CORRECTION_BOUNDS, Correction
 from envs.judge.judge import JudgeConfig
 from envs.sandbox import SandboxConfig
-from envs.tasks.config import TaskConfig
+from envs.tasks.task import TaskConfig
 
 # Batches whose initial values are generated at once, since each switch of weights costs time.
 PREFETCHED_BATCHES = 16

@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
-from envs.cache_folder import cache_root, locked_folder
+from envs.caching import cache_root, locked_folder
 
 
 def converted_folder(file: Path) -> Path:

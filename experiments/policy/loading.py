@@ -18,7 +18,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from envs.hub_errors import explain_hub_error
+from envs.messages import explain_hub_error
 from experiments.config.preflight import GGUF, locate
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError

@@ -14,9 +14,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from envs.cache_folder import replace_file
-from envs.environment import AsyncEnvironment, Environment, JudgeStats, Submission
-from envs.problem import Judgement, Problem, Verdict
+from envs.caching import replace_file
+from envs.problem import (
+    AsyncEnvironment,
+    Environment,
+    Judgement,
+    JudgeStats,
+    Problem,
+    Submission,
+    Verdict,
+)
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Sample
 

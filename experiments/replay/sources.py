@@ -25,9 +25,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from transformers import PreTrainedTokenizerBase
 
 from analysis.programs import normal_form
-from envs.environment import JudgeStats
 from envs.judge.extract import extract_program
-from envs.problem import Judgement, Problem, Verdict
+from envs.problem import Judgement, JudgeStats, Problem, Verdict
 from envs.reward import RewardConfig
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError

@@ -28,10 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedTokenizerBase
 
-from envs.environment import Submission
-from envs.feedback import MAX_PIECE_CHARS, Feedback
 from envs.judge.extract import as_response
-from envs.problem import Judgement, Problem, Verdict
+from envs.problem import Judgement, Problem, Submission, Verdict
+from envs.tasks.prompts import MAX_PIECE_CHARS, Feedback
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Request, Sampling
 from experiments.errors import UserError

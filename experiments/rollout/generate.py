@@ -18,8 +18,7 @@ from operator import itemgetter
 
 from transformers import PreTrainedTokenizerBase
 
-from envs.environment import Environment, IncrementalEnvironment, Submission
-from envs.problem import Judgement, Problem
+from envs.problem import Environment, IncrementalEnvironment, Judgement, Problem, Submission
 from envs.reward import RewardConfig
 from envs.sandbox.pool import default_workers
 from experiments.config.schema import RunConfig

@@ -26,8 +26,7 @@ from torch import Tensor
 from algorithms.base import Batch
 from algorithms.spo import pooled_soft_value
 from algorithms.tensors import masked_sum
-from envs.environment import JudgeStats
-from envs.problem import Judgement
+from envs.problem import Judgement, JudgeStats
 from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Sampling
 from experiments.rollout.conversations import generation_texts

@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from envs.cache_folder import cache_root
+from envs.caching import cache_root
 from envs.judge.testlib import CompilerMissing, find_toolchain
 from envs.problem import Problem
-from envs.tasks.config import TaskConfig
 from envs.tasks.stored import StoredProblems, checker_languages, content_digests, strengths
 from envs.tasks.strength import cheap_earnings, earnings_line
-from envs.tasks.task import Task
+from envs.tasks.task import Task, TaskConfig
 from envs.validate import known_rates
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError

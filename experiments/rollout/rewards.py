@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from envs.readable import readable
+from envs.messages import readable
 from envs.reward import RewardConfig, conciseness_reward
 from experiments.config.schema import RunConfig
 from experiments.sample import Sample, stream

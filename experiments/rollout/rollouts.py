@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from envs.environment import JudgeStats
+from envs.problem import JudgeStats
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Sampling
 from experiments.replay.buffer import ReplayBuffer

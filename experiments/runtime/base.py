@@ -14,7 +14,7 @@ from typing import Protocol
 
 from transformers import PreTrainedTokenizerBase
 
-from envs.import_by_name import load_function
+from envs.command_line import load_function
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine
 from experiments.engines.factory import open_engines

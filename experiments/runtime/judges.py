@@ -14,11 +14,17 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import NamedTuple
 
-from envs.environment import Environment, JudgeStats, StatefulEnvironment, Submission
-from envs.import_by_name import load_function
+from envs.command_line import load_function
 from envs.judge.judge import Judge
 from envs.judge.verdict_cache import VerdictCache, default_file
-from envs.problem import Judgement, Problem
+from envs.problem import (
+    Environment,
+    Judgement,
+    JudgeStats,
+    Problem,
+    StatefulEnvironment,
+    Submission,
+)
 from envs.sandbox import open_sandbox
 from envs.sandbox.base import SandboxError
 from experiments.config.schema import RunConfig

@@ -27,8 +27,7 @@ import ray
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from envs.environment import Submission
-from envs.problem import Judgement, Problem
+from envs.problem import Judgement, Problem, Submission
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, OnFinished, Request
 from experiments.engines.weight_sync import WeightSync

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 
-from envs.environment import StatefulEnvironment, Submission
-from envs.problem import Problem
+from envs.problem import Problem, StatefulEnvironment, Submission
 from experiments.runtime.judges import JudgeShard, JudgeState, ShardResult, merge, open_environments
 from experiments.sample import Completion
 

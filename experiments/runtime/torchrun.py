@@ -27,8 +27,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from transformers import PreTrainedTokenizerBase
 
-from envs.environment import Environment, StatefulEnvironment, Submission
-from envs.problem import Problem
+from envs.problem import Environment, Problem, StatefulEnvironment, Submission
 from experiments.config.preflight import set_ray_environment
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from envs.command_line import did_you_mean, parse_arguments, parse_values, yaml_lines
-from envs.readable import readable
+from envs.messages import readable
 
 
 @dataclass

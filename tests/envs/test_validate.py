@@ -10,7 +10,7 @@ import pytest
 
 from envs.tasks import open_task
 from envs.tasks.stored import content_digests
-from envs.tasks.task_cli import task_config
+from envs.tasks.task import task_config
 from envs.validate import known_rates, main
 from tests.envs.tasks.dataset_rows import every_problem
 

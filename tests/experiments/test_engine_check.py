@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from algorithms.grpo import GRPO
-from envs.feedback import Feedback
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.reward import RewardConfig
+from envs.tasks.prompts import Feedback
 from experiments.engine_check import LogprobCheck, kl_to_base, mismatch
 from experiments.engines.hf import HFEngine
 from experiments.learner.forward import score

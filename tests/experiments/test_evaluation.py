@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from envs.environment import JudgeStats
-from envs.problem import Judgement, Verdict
+from envs.problem import Judgement, JudgeStats, Verdict
 from envs.reward import RewardConfig
 from experiments import trainer
 from experiments.engines.base import Sampling

@@ -10,14 +10,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from envs.environment import Submission
-from envs.feedback import Feedback
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge
-from envs.problem import Verdict
+from envs.problem import Submission, Verdict
 from envs.sandbox.embedded import EmbeddedSandbox
-from envs.tasks.mini import problems as task
-from envs.tasks.mini.problems import MINI
+from envs.tasks import mini as task
+from envs.tasks.mini import MINI
+from envs.tasks.prompts import Feedback
 from experiments import nano
 from experiments.errors import UserError
 from experiments.nano import MENDED, SIZES, SLIP, Corpus, FeedbackCorpus, Recipe

@@ -7,7 +7,7 @@ import pytest
 
 from envs.problem import Verdict
 from envs.tasks import open_task
-from envs.tasks.task_cli import task_config
+from envs.tasks.task import task_config
 from experiments import pass_rates
 from experiments.config.composition import compose
 from tests.envs.tasks.dataset_rows import taco_row, write

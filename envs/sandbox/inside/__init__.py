@@ -21,10 +21,7 @@ from envs.sandbox.inside.kernel import STACK_BYTES
 FLAGS = ("-s", "-S", "-P", "-B", "-W", "ignore", "-X", "utf8")
 
 # In the order of their imports.
-_MODULES = (
-    *("kernel", "framing", "confinement", "interpreter", "values", "program", "zygote"),
-    *("wall_time", "server", "main"),
-)
+_MODULES = ("framing", "kernel", "confinement", "interpreter", "program", "zygote", "server")
 
 # Only a new process image can have a larger stack.
 _STARTER = """\
@@ -54,7 +51,7 @@ main()
 def source() -> str:
     """Return the text of the fork server for `python3 FLAGS -c TEXT CONFIG`.
 
-    CONFIG is a JSON object; see `main.py`.
+    CONFIG is a JSON object; see `server.py`.
     """
     modules = []
     for name in _MODULES:

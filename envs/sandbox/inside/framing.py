@@ -1,6 +1,12 @@
-"""The frames between host and worker, and the worker's end of the stream.
+"""The frames between host and worker, the worker's end of the stream, and the values in a frame.
 
 A frame is a kind (1 byte), a length (4 bytes, big endian) and a payload. Nothing is read ahead.
+
+Arguments and results of called functions are JSON, with tags for what JSON lacks. A tag is an
+object with the single key "": `{"": ["tuple", [1, 2]]}`. The host compares results by Python's
+`==`, so a result keeps its type: a list is a list, and a generator is neither consumed nor sent.
+Only the built-in part of a value is sent, so no method of a program's class decides what its value
+equals. A program can write anything in place of its result; the host only compares it.
 """
 
 from __future__ import annotations
@@ -9,11 +15,13 @@ import json
 import os
 import select
 import struct
+import sys
 import time
+from json import dumps, loads
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 HEADER = struct.Struct(">BI")
@@ -142,3 +150,129 @@ class Channel:
         if self.held:
             write_all(self.sink, self.held)
             self.held = b""
+
+
+TAG = ""
+_BEGINNING_OF_TAG = '{"": ['
+_SMALL = 1 << 63  # integers below it are sent as decimal digits
+_MAX_NAME_CHARS = 80
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()))
+
+_FROM_TAG: dict[str, Callable[[Any], object]] = {
+    "tuple": tuple,
+    "set": set,
+    "dict": dict,
+    "bytes": bytes.fromhex,
+    "int": lambda digits: int(digits, 16),
+    "complex": lambda parts: complex(*parts),
+}
+
+
+def encode(value: Any) -> str:
+    """Return the text of a value. Raises RecursionError for one that is nested too deep."""
+    return dumps(_plain(value))
+
+
+def decode(text: str) -> Any:
+    """Return the value of a text from the host, which tags only what `_FROM_TAG` names."""
+    return loads(text, object_hook=_untag) if _BEGINNING_OF_TAG in text else loads(text)
+
+
+def _untag(members: dict[str, Any]) -> object:
+    match members:
+        case {"": [str(name), payload]} if len(members) == 1 and name in _FROM_TAG:
+            return _FROM_TAG[name](payload)
+    return members
+
+
+def _tag(name: str, *payload: object) -> dict[str, Any]:
+    return {TAG: [name, *payload]}
+
+
+def _plain(value: Any) -> Any:
+    """Return what json writes for a value: itself, or a tag."""
+    kind = type(value)  # unlike `isinstance`, not to be deceived by `__class__`
+    if value is None or kind is bool or kind is str or kind is float:
+        return value
+    if kind is int:
+        return value if -_SMALL <= value < _SMALL else _tag("int", hex(value))
+    if kind is list:
+        return _plain_items(value)
+    return _plain_of_class(kind, value)
+
+
+def _plain_items(items: list[Any]) -> list[Any]:
+    """Return the items' plain values. Long lists of simple items are not walked through."""
+    kinds = set(map(type, items))
+    if kinds == {int}:
+        simple = min(items) >= -_SMALL and max(items) < _SMALL
+    else:
+        simple = kinds <= {bool, str, float, type(None)}
+    return items if simple else [_plain(item) for item in items]
+
+
+def _plain_of_class(kind: type, value: Any) -> Any:
+    """Return the plain value of a container, or of an instance of a class.
+
+    An instance of a subclass (a named tuple, a Counter, an IntEnum) is sent as its built-in base
+    class has it.
+    """
+    if issubclass(kind, tuple):
+        return _tag("tuple", _plain_items(list(tuple.__iter__(value))))
+    if issubclass(kind, dict):
+        return _plain_dict(list(dict.items(value)))
+    if issubclass(kind, set):
+        return _tag("set", _plain_items(list(set.__iter__(value))))
+    if issubclass(kind, frozenset):
+        return _tag("set", _plain_items(list(frozenset.__iter__(value))))
+    if kind in _VIEWS:  # equal to a set of the same items
+        return _tag("set", _plain_items(list(value)))
+    if issubclass(kind, list):
+        return _plain_items(list(list.__iter__(value)))
+    if issubclass(kind, str):
+        return str.__str__(value)
+    if issubclass(kind, int):
+        return _plain(int.__int__(value))
+    if issubclass(kind, float):
+        return float.__float__(value)
+    if issubclass(kind, complex):
+        return _tag("complex", [complex.real.__get__(value), complex.imag.__get__(value)])
+    if issubclass(kind, bytes):
+        return _tag("bytes", bytes.hex(value))
+    if issubclass(kind, bytearray):
+        return _tag("bytes", bytearray.hex(value))
+    return _plain_of_library(kind, value)
+
+
+def _plain_dict(items: list[tuple[Any, Any]]) -> dict[str, Any]:
+    if all(type(key) is str and key != TAG for key, _ in items):
+        return {key: _plain(item) for key, item in items}
+    return _tag("dict", [[_plain(key), _plain(item)] for key, item in items])
+
+
+def _plain_of_library(kind: type, value: Any) -> Any:
+    """Return the plain value of numpy's, fractions' or decimal's, or the tag `other`.
+
+    The tag holds the class's name and whether the value counts as true.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and issubclass(kind, numpy.ndarray):
+        return _tag("array", _plain(value.tolist()))
+    if numpy is not None and issubclass(kind, numpy.generic):
+        item = value.item()
+        if type(item) is bool:  # numpy's True equals True, but is another object
+            return int(item)
+        if type(item) is not kind:
+            return _plain(item)
+    for module, name in ("fractions", "Fraction"), ("decimal", "Decimal"):
+        if module in sys.modules and issubclass(kind, getattr(sys.modules[module], name)):
+            try:
+                return _tag(name, *map(hex, value.as_integer_ratio()))
+            except (OverflowError, ValueError):  # infinite, or not a number
+                return float(value)
+    name = kind.__name__
+    try:
+        true = bool(value)
+    except Exception:
+        true = False
+    return _tag("other", name[:_MAX_NAME_CHARS] if type(name) is str else "object", true)

@@ -25,7 +25,7 @@ import types
 import weakref
 
 from envs.sandbox.inside.confinement import PROGRAM_NAME, Confinement
-from envs.sandbox.inside.framing import report, write_all
+from envs.sandbox.inside.framing import decode, encode, report, write_all
 from envs.sandbox.inside.interpreter import (
     NOTICING,
     STDOUT_NAMES,
@@ -39,7 +39,6 @@ from envs.sandbox.inside.kernel import (
     current_frame,
     prctl,
 )
-from envs.sandbox.inside.values import decode, encode
 
 TYPE_CHECKING = False  # `typing` is not loaded inside
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from envs.judge.returned_values import Condition
+from envs.judge.checkers import Condition
 from envs.problem import Problem, Test
-from envs.sandbox.inside.values import encode
+from envs.sandbox.inside.framing import encode
 from envs.tasks.parsers import Row, SkipRow, named_by_row
 
 # The published splits, by task_id (Austin et al. 2021, section 2.1); 1 to 10 are for few-shot

@@ -17,8 +17,8 @@ from envs.command_line import did_you_mean
 from envs.problem import CheckerProgram, Problem, Test
 from envs.tasks import parsers
 from envs.tasks.checker_rules import checker_for
-from envs.tasks.config import FieldsConfig
 from envs.tasks.parsers import Row, SkipRow, named_by_row
+from envs.tasks.task import FieldsConfig
 
 REQUIRED = ("statement", "inputs", "outputs")
 _OF_TESTS, _OF_SAMPLES = ("inputs", "outputs"), ("sample_inputs", "sample_outputs")

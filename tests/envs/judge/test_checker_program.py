@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from envs.environment import Submission
 from envs.judge.checker_program import (
     checker_input,
     decide,
@@ -17,7 +16,7 @@ from envs.judge.checker_program import (
 )
 from envs.judge.judge import Judge, JudgeConfig
 from envs.judge.verdict_cache import VerdictCache
-from envs.problem import CheckerProgram, Problem, Test, Verdict
+from envs.problem import CheckerProgram, Problem, Submission, Test, Verdict
 from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import Execution, Outcome
 from tests.envs.judge.checkers import (

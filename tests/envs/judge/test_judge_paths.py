@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from envs.environment import Submission
 from envs.judge.judge import Judge, JudgeConfig
-from envs.problem import Problem, Test, Verdict
+from envs.problem import Problem, Submission, Test, Verdict
 from envs.sandbox import SandboxConfig, open_sandbox
 from tests.envs.sandboxes import PATHS, OnPath
 

@@ -26,7 +26,7 @@ def test_a_copy_has_the_same_version_whatever_its_line_endings(copy):
     "name",
     [
         *("problem.py", "judge/grading.py", "judge/testlib_files.cpp", "judge/new.py"),
-        *("sandbox/system_calls.csv", "sandbox/pool.py", "sandbox/inside/values.py"),
+        *("sandbox/system_calls.csv", "sandbox/pool.py", "sandbox/inside/framing.py"),
     ],
 )
 def test_a_change_of_what_decides_is_another_version(copy, name):

@@ -16,7 +16,7 @@ from envs.sandbox.docker import (
     DockerSandbox,
     Launcher,
 )
-from envs.sandbox.docker_client import (
+from envs.sandbox.engine import (
     LABEL,
     OWNER,
     image_tag,
@@ -93,7 +93,7 @@ def test_a_container_that_was_never_started_is_reaped_whoever_made_it(monkeypatc
     removed = []
     client = SimpleNamespace(api=SimpleNamespace(containers=lambda **_: listed))
     monkeypatch.setattr(
-        "envs.sandbox.docker_client.remove", lambda _, container: removed.append(container) or True
+        "envs.sandbox.engine.remove", lambda _, container: removed.append(container) or True
     )
     assert reap_orphans(client) == 1
     assert removed == ["left"]

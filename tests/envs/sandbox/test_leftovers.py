@@ -11,7 +11,7 @@ import pytest
 
 from envs.sandbox.base import Job, Limits
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
-from envs.sandbox.protocol import Task
+from envs.sandbox.pool import Task
 from tests.envs.programs import tool
 from tests.envs.sandbox.host import descendants, is_running
 

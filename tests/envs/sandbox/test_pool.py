@@ -1,4 +1,4 @@
-"""The pool with real workers: nothing is lost, nothing hangs, nothing is left behind."""
+"""The pool: frames are whole, nothing is lost, nothing hangs, nothing is left behind."""
 
 import os
 import signal
@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from envs.sandbox import protocol
+from envs.sandbox import pool
 from envs.sandbox.base import Job, Limits, Outcome, SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, EmbeddedWorker, strongest_form, worker_config
-from envs.sandbox.pool import Pool
+from envs.sandbox.inside.framing import join_body, patience_s, report
+from envs.sandbox.pool import Pool, Task, WorkerConnection, WorkerHandle, WorkerLost
 from tests.envs.sandbox.host import child_pids, is_running
 
 ROOT = Path(__file__).parents[3]
@@ -111,8 +112,8 @@ def test_a_killed_worker_loses_nothing(sandbox, kill_guard):
 
 
 def test_a_stuck_worker_is_replaced(sandbox, monkeypatch):
-    monkeypatch.setattr(protocol, "GRACE_S", 0.5)
-    monkeypatch.setattr(protocol, "patience_s", lambda wall_s: 1.5)
+    monkeypatch.setattr(pool, "GRACE_S", 0.5)
+    monkeypatch.setattr(pool, "patience_s", lambda wall_s: 1.5)
     stopped = []
 
     def stop_once(job, test, execution):
@@ -208,3 +209,107 @@ def test_workers_that_cannot_start_end_the_run_with_the_reason(form):
         pytest.raises(SandboxError, match=r"do not start.*nonsense"),
     ):
         list(pool.run([Job(DOUBLE, ("1",))], go_on))
+
+
+RESULT = {
+    "outcome": "TIME_LIMIT",
+    "stderr": "ä",
+    "exit_code": -9,
+    "cpu_s": 2.0,
+    "wall_s": 2.5,
+}
+
+
+def test_frames_come_out_of_a_stream_cut_anywhere():
+    body = join_body(RESULT, b"\x00output")
+    frames = [(pool.READY, b"{}"), (pool.RESULT, body), (pool.ENDED, b"")]
+    stream = b"".join(pool.encode(*frame) for frame in frames)
+    for size in (1, 2, 5, 7, len(stream)):
+        splitter = pool.Splitter()
+        pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
+        assert [frame for piece in pieces for frame in splitter.feed(piece)] == frames
+    execution = pool.execution_of(body)
+    assert execution.outcome is Outcome.TIME_LIMIT
+    assert (execution.stdout, execution.stderr, execution.exit_code) == (b"\x00output", "ä", -9)
+
+
+@pytest.mark.parametrize("stream", [b"Traceback (most recent call last)", b"\xff" * 5])
+def test_what_is_no_frame_is_refused_before_it_is_awaited(stream):
+    with pytest.raises(pool.ProtocolError, match="not a frame"):
+        pool.Splitter().feed(stream)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\x00\x00\x00\x02{}", b"\xff\xff\xff\xff", join_body(RESULT | {"outcome": "FINE"})],
+)
+def test_a_malformed_result_is_refused(payload):
+    with pytest.raises(pool.ProtocolError):
+        pool.execution_of(payload)
+
+
+FINISHED = join_body(report("FINISHED"))
+
+
+class Scripted(WorkerHandle):
+    """Takes all that is sent, and returns the bytes that a test puts into `answers`."""
+
+    def __init__(self):
+        self.answers, self.sent, self.socket = [], b"", object()
+
+    def start(self):
+        pass
+
+    def fileno(self):
+        return -1
+
+    def send(self, data):
+        self.sent += data
+        return len(data)
+
+    def receive(self):
+        return self.answers.pop(0) if self.answers else None
+
+    def kill(self):
+        pass
+
+
+def answer(connection, *kinds, keep_going=False):
+    """Have the worker send frames; return the tasks that it released."""
+    connection.handle.answers.append(b"".join(pool.encode(k, FINISHED) for k in kinds))
+    return connection.receive(lambda *_: keep_going)
+
+
+@pytest.fixture
+def connection():
+    connection = WorkerConnection(Scripted())
+    assert answer(connection, pool.READY) == []
+    assert connection.ready and connection.deadline is None
+    return connection
+
+
+def patience(connection):
+    """Seconds from now to the deadline."""
+    return connection.deadline - time.monotonic()
+
+
+def test_an_input_that_runs_in_vain_is_not_held_against_the_next_job(connection):
+    """It was sent ahead, and may use up its limits before the next job's first frame."""
+    slow = Task(0, Job("slow", ("0", "1", "2"), Limits(cpu_s=50.0, wall_s=100.0), promising=True))
+    quick = Task(1, Job("quick", ("4",), Limits(cpu_s=0.3, wall_s=0.3)))
+    connection.begin(slow)
+    assert answer(connection, pool.COMPILED, pool.RESULT) == [slow]
+    assert slow.done and len(slow.executions) == 1
+    connection.begin(quick)
+    assert patience(connection) > patience_s(100.0)
+    assert answer(connection, pool.RESULT) == [] == quick.executions  # of the slow job
+    assert patience(connection) > patience_s(100.0)
+    assert answer(connection, pool.ENDED) == []
+    assert patience(connection) < patience_s(0.3) + 0.6 + pool.GRACE_S
+    assert answer(connection, pool.RESULT) == [quick]
+    assert connection.deadline is None
+
+
+def test_a_frame_of_no_job_loses_the_worker(connection):
+    with pytest.raises(WorkerLost, match="an unexpected frame"):
+        answer(connection, pool.RESULT)

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from envs.problem import Problem
-from envs.tasks.config import FilesConfig
 from envs.tasks.rows import convert_row, find_files, load_converter, read_rows, unique_names
-from envs.tasks.task_cli import task_config
+from envs.tasks.task import FilesConfig, task_config
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data rows in {DATA}")

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from envs.tasks import open_task
-from envs.tasks.config import FilesConfig, FilterConfig, TaskConfig
 from envs.tasks.stored import statement_hash
-from envs.tasks.task import SPLITS
+from envs.tasks.task import SPLITS, FilesConfig, FilterConfig, TaskConfig
 from experiments.config.composition import config_of
 from experiments.errors import UserError
 from tests.envs.tasks.contest_rows import codeforces, livecodebench
@@ -147,7 +146,7 @@ def test_a_problem_stays_in_the_last_of_the_splits_that_have_it(tmp_path):
         ("taco", {"path": "/nowhere.jsonl"}, ["task.path=/nowhere.jsonl", "no such file"]),
         ("paper", {"path": __file__}, [__file__, ".jsonl"]),
         ("taco", {"rows": None}, ["conf/task/taco.yaml", "rows", "make"]),
-        ("taco", {"rows": "envs.tasks.loaders.taco.problems"}, ["has no function problems"]),
+        ("taco", {"rows": "envs.tasks.loaders.contests.problems"}, ["has no function problems"]),
         ("taco", {"rows": "envs.tasks.atco.problem"}, ["task.rows=", "No module named"]),
         ("taco", {"rows": "problem"}, ["task.rows=problem", "package.module.function"]),
         ("paper", {"test_rows": "envs.no.f"}, ["task.test_rows=envs.no.f", "No module named"]),

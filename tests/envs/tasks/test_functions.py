@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from envs.judge.checkers import parse_condition
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, Submission
-from envs.judge.returned_values import parse_condition
 from envs.problem import Test, Verdict
 from envs.sandbox import SandboxConfig, open_sandbox
 from envs.tasks.loaders.functions import mbpp

@@ -14,7 +14,7 @@ from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import CheckerProgram, Test, Verdict
 from envs.sandbox import SandboxConfig, open_sandbox
 from envs.tasks.checker_rules import comparing_checker
-from envs.tasks.loaders import code_contests, codeforces, livecodebench, taco
+from envs.tasks.loaders import contests
 from envs.tasks.parsers import SkipRow
 from tests.envs.judge import checkers
 from tests.envs.tasks import contest_rows as made
@@ -51,7 +51,7 @@ def test_columns_of_taco():
         memory_limit="256.0 megabytes",
         starter_code="",
     )
-    found = taco.problem(row, "taco/7")
+    found = contests.taco(row, "taco/7")
     assert found.solutions == ("print(2)", "print(1+1)")
     assert found.tags == ("Math", "Greedy algorithms")
     assert (found.time_limit_s, found.memory_limit_mb) == (2.0, 256)
@@ -81,7 +81,7 @@ NINES = "9" * 7000
     ],
 )
 def test_tests_of_taco(row, tests):
-    found = taco.problem({"question": "", **row}, "p")
+    found = contests.taco({"question": "", **row}, "p")
     assert found.tests == tuple(Test(*test) for test in tests)
 
 
@@ -96,7 +96,7 @@ def test_tests_of_taco(row, tests):
     ],
 )
 def test_a_function_name_or_starter_code_means_call_based(columns):
-    found = taco.problem(taco_row([[1, 2], ["a", "b"]], [[3], ["ab"]], **columns), "p")
+    found = contests.taco(taco_row([[1, 2], ["a", "b"]], [[3], ["ab"]], **columns), "p")
     assert (found.fn_name, found.checker) == ("add", "call")
     assert found.tests == (Test("[1, 2]", "3"), Test('["a", "b"]', '"ab"'))
 
@@ -113,38 +113,38 @@ def test_columns_of_code_contests():
         solutions={"language": [1, 3, 2, 3], "solution": ["py2", "a", "cpp", "b"]},
         incorrect_solutions={"language": [4, 3], "solution": ["java", "c"]},
     )
-    found = code_contests.problem(row, "p")
+    found = contests.code_contests(row, "p")
     assert found.samples == (Test("1 2\n", "3\n"),)
     assert found.tests == (Test("1 2\n", "3\n"), Test("5 5\n", "10\n"))
     assert (found.solutions, found.incorrect_solutions) == (("a", "b"), ("c",))
     assert (found.time_limit_s, found.memory_limit_mb) == (1.5, 245)
     assert (found.source, found.tags, found.difficulty) == ("CODEFORCES", ("math",), "9")
-    unknown = code_contests.problem(code_contests_row(time_limit=None, memory_limit_bytes=0), "p")
+    unknown = contests.code_contests(code_contests_row(time_limit=None, memory_limit_bytes=0), "p")
     assert (unknown.time_limit_s, unknown.memory_limit_mb, unknown.solutions) == (None, None, ())
 
 
 def test_columns_of_code_contests_plus(monkeypatch):
-    found = code_contests.codecontests_plus(made.codecontests_plus(4), "codecontests_plus/00000")
+    found = contests.codecontests_plus(made.codecontests_plus(4), "codecontests_plus/00000")
     assert found.name == "codecontests_plus/4_A" and found.source == "Codeforces"
     assert (found.time_limit_s, found.memory_limit_mb) == (2.0, 256)
     assert (found.solutions, found.incorrect_solutions) == ((ADD,), (SUBTRACT,))
     assert found.checker == "program" and len(found.tests) == found.generated_tests == 4
     assert found.checker_program == CheckerProgram("testlib", made.codecontests_plus()["checker"])
-    monkeypatch.setattr(code_contests, "MAX_TEST_BYTES", 10)
-    monkeypatch.setattr(code_contests, "MAX_LARGE_BYTES", 100)
-    monkeypatch.setattr(code_contests, "MAX_PROGRAMS", 2)
+    monkeypatch.setattr(contests, "MAX_TEST_BYTES", 10)
+    monkeypatch.setattr(contests, "MAX_LARGE_BYTES", 100)
+    monkeypatch.setattr(contests, "MAX_PROGRAMS", 2)
     sizes = [3, 40, 200, 50, 5, 60, 9]
     row = made.codecontests_plus(
         test_cases=[{"input": "i" * (size - 1), "output": "o"} for size in sizes],
         correct_submissions=[{"code": code, "language": "PY3"} for code in "aabc"],
     )
-    capped = code_contests.codecontests_plus(row, "p")
+    capped = contests.codecontests_plus(row, "p")
     assert [len(test.input) + 1 for test in capped.tests] == [3, 40, 50, 5, 9]
     assert capped.solutions == ("a", "b")
 
 
 def test_columns_of_codeforces():
-    found = codeforces.problem(made.codeforces(7, note="Mind the sign."), "codeforces/00003")
+    found = contests.codeforces(made.codeforces(7, note="Mind the sign."), "codeforces/00003")
     assert found.name == "codeforces/7/A" and found.samples == (Test("1 2", "3"),)
     hidden = [(f"{a} {b}\n", f"{a + b}\n") for a, b in made.PAIRS[1:]]
     assert found.tests == (*found.samples, *(Test(*test) for test in hidden))
@@ -153,26 +153,26 @@ def test_columns_of_codeforces():
     )
     assert (found.rating, found.date, found.tags) == (800, "2017-09-03", ("math",))
     assert (found.time_limit_s, found.memory_limit_mb, found.checker) == (1.0, 256, "tokens")
-    checked = codeforces.problem(made.codeforces(generated_checker="print(1)"), "p")
+    checked = contests.codeforces(made.codeforces(generated_checker="print(1)"), "p")
     assert checked.checker_program == CheckerProgram("python", "print(1)")
     absent = dict.fromkeys(("rating", "contest_start", "time_limit", "memory_limit", "tags"))
-    plain = codeforces.problem(made.codeforces(**absent), "p")
+    plain = contests.codeforces(made.codeforces(**absent), "p")
     assert (plain.rating, plain.date, plain.tags, plain.time_limit_s) == (None, "", (), None)
     # an official copy of a sample with another output proves several answers
     copies = [{"input": "1 2\r\n", "output": "4\r\n"}, {"input": "2 2", "output": "4"}]
-    several = codeforces.problem(made.codeforces(official_tests=copies), "p")
+    several = contests.codeforces(made.codeforces(official_tests=copies), "p")
     assert several.checker == "needs_checker"
 
 
 def test_columns_of_livecodebench():
-    found = livecodebench.problem(made.livecodebench(3), "livecodebench/00007")
+    found = contests.livecodebench(made.livecodebench(3), "livecodebench/00007")
     assert found.name == "livecodebench/abc3_a" and found.samples == (Test("1 2\n", "3\n"),)
     assert found.tests[0] == found.samples[0] and len(found.tests) == 4
     assert (found.date, found.difficulty, found.source) == ("2024-04-15", "easy", "atcoder")
     plain = json.dumps([test | {"testtype": "stdin"} for test in made.STDIN[1:]])
-    same = livecodebench.problem(made.livecodebench(3, private=plain), found.name)
+    same = contests.livecodebench(made.livecodebench(3, private=plain), found.name)
     assert same == found
-    function = livecodebench.problem(made.livecodebench(function=True), "p")
+    function = contests.livecodebench(made.livecodebench(function=True), "p")
     assert (function.fn_name, function.checker) == ("add", "call")
     assert function.tests[1] == Test("[5, 7]", "12") and function.starter_code == STARTER
 
@@ -180,7 +180,7 @@ def test_columns_of_livecodebench():
 def test_the_configurations_of_deepcoder_give_the_same_tests():
     rows = (made.deepcoder_taco(), made.deepcoder_primeintellect(), made.deepcoder_lcb())
     for row in rows:
-        found = taco.deepcoder(row, "deepcoder/00001")
+        found = contests.deepcoder(row, "deepcoder/00001")
         assert found.tests[:2] == (Test("1 2\n", "3\n"), Test("5 7\n", "12\n"))
         assert (found.fn_name, found.checker, len(found.tests)) == (None, "tokens", 4)
         assert found.solutions in ((), (ADD,))
@@ -188,10 +188,10 @@ def test_the_configurations_of_deepcoder_give_the_same_tests():
     as_text = lcb | {"tests": json.loads(lcb["tests"]), "metadata": '{"func_name": "add"}'}
     by_starter_code = lcb | {"metadata": None, "starter_code": STARTER}
     for row in (made.deepcoder_primeintellect(function=True), lcb, as_text, by_starter_code):
-        found = taco.deepcoder(row, "deepcoder/00001")
+        found = contests.deepcoder(row, "deepcoder/00001")
         assert found.tests[:2] == (Test("[1, 2]", "3"), Test("[5, 7]", "12"))
         assert (found.fn_name, found.checker) == ("add", "call")
-    fenced = taco.deepcoder(made.deepcoder_primeintellect(function=True), "p")
+    fenced = contests.deepcoder(made.deepcoder_primeintellect(function=True), "p")
     assert fenced.solutions == (ADD_FUNCTION,)
 
 
@@ -211,77 +211,85 @@ SAMPLES_ONLY = "no tests but the statement's samples"
 @pytest.mark.parametrize(
     ("convert", "row", "reason"),
     [
-        (taco.problem, {"input_output": ""}, "input_output is empty"),
-        (taco.problem, {"input_output": None}, "input_output is not an object"),
-        (taco.problem, {"input_output": "{'inputs': []}"}, "input_output is not JSON"),
-        (taco.problem, {"input_output": "[" * 100_000}, "input_output is not JSON"),
-        (taco.problem, taco_row([], []), "no tests"),
-        (taco.problem, taco_row(["1"], []), "inputs and outputs differ in number"),
-        (taco.problem, taco_row({"a": 1}, ["1"]), "inputs and outputs are not lists"),
-        (taco.problem, taco_row(["1", "2"], ["", "\n"]), "all expected outputs are empty"),
+        (contests.taco, {"input_output": ""}, "input_output is empty"),
+        (contests.taco, {"input_output": None}, "input_output is not an object"),
+        (contests.taco, {"input_output": "{'inputs': []}"}, "input_output is not JSON"),
+        (contests.taco, {"input_output": "[" * 100_000}, "input_output is not JSON"),
+        (contests.taco, taco_row([], []), "no tests"),
+        (contests.taco, taco_row(["1"], []), "inputs and outputs differ in number"),
+        (contests.taco, taco_row({"a": 1}, ["1"]), "inputs and outputs are not lists"),
+        (contests.taco, taco_row(["1", "2"], ["", "\n"]), "all expected outputs are empty"),
         (
-            taco.problem,
+            contests.taco,
             taco_row(["1"], ["1"], starter_code="# here"),
             "starter code without a function",
         ),
-        (taco.problem, taco_row(["not json"], ["1"], fn_name="f"), "an argument is not JSON"),
-        (taco.problem, taco_row(["1"], ["1"], solutions="[broken"), "solutions is not JSON"),
-        (code_contests.problem, code_contests_row(input_file="in.txt"), "reads a file"),
-        (code_contests.problem, code_contests_row(output_file="out.txt"), "writes a file"),
-        (code_contests.problem, {"description": "Add."}, "no tests"),
+        (contests.taco, taco_row(["not json"], ["1"], fn_name="f"), "an argument is not JSON"),
+        (contests.taco, taco_row(["1"], ["1"], solutions="[broken"), "solutions is not JSON"),
+        (contests.code_contests, code_contests_row(input_file="in.txt"), "reads a file"),
+        (contests.code_contests, code_contests_row(output_file="out.txt"), "writes a file"),
+        (contests.code_contests, {"description": "Add."}, "no tests"),
         (
-            code_contests.problem,
+            contests.code_contests,
             code_contests_row(public_tests={"input": ["1"], "output": []}),
             "inputs and outputs differ in number",
         ),
-        (code_contests.codecontests_plus, made.codecontests_plus(test_cases=None), "no tests"),
+        (contests.codecontests_plus, made.codecontests_plus(test_cases=None), "no tests"),
         (
-            code_contests.codecontests_plus,
+            contests.codecontests_plus,
             made.codecontests_plus(test_cases=[{"input": "1" * 5_000_000, "output": "1"}]),
             "all tests are too large",
         ),
-        (codeforces.problem, made.codeforces(official_tests=[]), SAMPLES_ONLY),
+        (contests.codeforces, made.codeforces(official_tests=[]), SAMPLES_ONLY),
         (
-            codeforces.problem,
+            contests.codeforces,
             made.codeforces(official_tests=[{"input": "1  2\r\n", "output": "3\r\n"}]),
             SAMPLES_ONLY,
         ),
-        (codeforces.problem, made.codeforces(interaction_format="Query."), "interactive"),
-        (codeforces.problem, made.codeforces(input_mode="file"), "reads input.txt and writes .*"),
-        (codeforces.problem, made.codeforces(executable=False), "no program was ever run on .*"),
-        (livecodebench.problem, made.livecodebench(private="[]"), "no private tests"),
-        (livecodebench.problem, made.livecodebench(private='{"a": 1}'), "tests are not a list .*"),
-        (livecodebench.problem, made.livecodebench(private="%%%"), ".* neither JSON nor base64.*"),
-        (livecodebench.problem, made.livecodebench(private=CUT), "private_test_cases are cut off"),
+        (contests.codeforces, made.codeforces(interaction_format="Query."), "interactive"),
+        (contests.codeforces, made.codeforces(input_mode="file"), "reads input.txt and writes .*"),
+        (contests.codeforces, made.codeforces(executable=False), "no program was ever run on .*"),
+        (contests.livecodebench, made.livecodebench(private="[]"), "no private tests"),
+        (contests.livecodebench, made.livecodebench(private='{"a": 1}'), "tests are not a list .*"),
+        (contests.livecodebench, made.livecodebench(private="%%%"), ".* neither JSON nor base64.*"),
+        (contests.livecodebench, made.livecodebench(private=CUT), "private_test_cases are cut off"),
         (
-            livecodebench.problem,
+            contests.livecodebench,
             made.livecodebench(private=made.packed([1])),
             ".* pickle of something else than text",
         ),
         (
-            livecodebench.problem,
+            contests.livecodebench,
             made.livecodebench(private=made.packed(Reducer())),
             "private_test_cases ask for more than plain values",
         ),
-        (livecodebench.problem, made.livecodebench(public_test_cases="[{"), ".* is not JSON"),
+        (contests.livecodebench, made.livecodebench(public_test_cases="[{"), ".* is not JSON"),
         (
-            livecodebench.problem,
+            contests.livecodebench,
             made.livecodebench(function=True, metadata="{"),
             "metadata is not JSON",
         ),
-        (taco.deepcoder, made.deepcoder_taco(problem=None), "problem is not a text"),
-        (taco.deepcoder, made.deepcoder_taco(tests=""), "tests is empty"),
-        (taco.deepcoder, made.deepcoder_taco(tests="[]"), "no tests"),
-        (taco.deepcoder, made.deepcoder_taco(tests='["1"]'), "tests are not a list of objects"),
+        (contests.deepcoder, made.deepcoder_taco(problem=None), "problem is not a text"),
+        (contests.deepcoder, made.deepcoder_taco(tests=""), "tests is empty"),
+        (contests.deepcoder, made.deepcoder_taco(tests="[]"), "no tests"),
+        (contests.deepcoder, made.deepcoder_taco(tests='["1"]'), "tests are not a list of objects"),
         (
-            taco.deepcoder,
+            contests.deepcoder,
             made.deepcoder_taco(tests=[STDIN | {"output": None}]),
             "a test without an input or an output",
         ),
-        (taco.deepcoder, made.deepcoder_taco(tests=[STDIN, CALL]), "some tests call a function .*"),
-        (taco.deepcoder, made.deepcoder_taco(tests=[CALL]), ".* call a function without a name"),
         (
-            taco.deepcoder,
+            contests.deepcoder,
+            made.deepcoder_taco(tests=[STDIN, CALL]),
+            "some tests call a function .*",
+        ),
+        (
+            contests.deepcoder,
+            made.deepcoder_taco(tests=[CALL]),
+            ".* call a function without a name",
+        ),
+        (
+            contests.deepcoder,
             made.deepcoder_taco(tests=[CALL | {"fn_name": "f"}, CALL | {"fn_name": "g"}]),
             "the tests call more than one function",
         ),

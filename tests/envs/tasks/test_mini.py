@@ -9,14 +9,15 @@ from functools import lru_cache
 import pytest
 
 from envs.problem import Problem
-from envs.tasks.mini import problems as mini
-from envs.tasks.mini.families import Part, draft
-from envs.tasks.mini.problems import (
+from envs.tasks import mini
+from envs.tasks.mini import (
     MINI,
     MINI_LONG,
     PROBLEM_SETS,
     TIERS,
+    Part,
     compositions,
+    draft,
     passes,
 )
 from tests.selection import all_but_slow

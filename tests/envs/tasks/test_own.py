@@ -4,10 +4,9 @@ import pytest
 
 from envs.problem import CheckerProgram, Test
 from envs.tasks import open_task
-from envs.tasks.config import FieldsConfig
 from envs.tasks.loaders.own import problem
 from envs.tasks.parsers import SkipRow
-from envs.tasks.task_cli import task_config
+from envs.tasks.task import FieldsConfig, task_config
 from tests.envs.tasks.dataset_rows import every_problem, write
 
 BASE = {"statement": "question", "inputs": "ins", "outputs": "outs"}

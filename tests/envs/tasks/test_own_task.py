@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from envs.command_line import CONF, parse_values
-from envs.composition import composed
+from envs.command_line import CONF, composed, parse_values
 from envs.tasks import open_task
-from envs.tasks.config import TaskConfig
+from envs.tasks.task import TaskConfig
 from tests.envs.tasks.dataset_rows import every_problem, statement, write
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "data.md"

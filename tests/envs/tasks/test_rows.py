@@ -12,12 +12,12 @@ import pandas
 import pyarrow as pa
 import pytest
 
-from envs.cache_folder import cache_root
+from envs.caching import cache_root
 from envs.problem import Problem
 from envs.tasks import open_task, rows
-from envs.tasks.config import FilesConfig
 from envs.tasks.parsers import stdin_tests
 from envs.tasks.rows import Converter, SizeLimits, converted, find_files, read_rows
+from envs.tasks.task import FilesConfig
 from tests.envs.tasks import contest_rows
 from tests.envs.tasks.dataset_rows import (
     code_contests_row,

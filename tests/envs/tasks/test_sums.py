@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from envs.environment import Submission
-from envs.problem import Problem, Test, Verdict
+from envs.problem import Problem, Submission, Test, Verdict
 from envs.tasks import open_task
 from envs.tasks.sums import FirstInteger, load
-from envs.tasks.task_cli import task_config
+from envs.tasks.task import task_config
 
 
 def test_the_answers_are_right_and_no_two_splits_share_a_problem():

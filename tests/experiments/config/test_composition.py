@@ -6,11 +6,10 @@ import pytest
 from omegaconf import OmegaConf
 
 import algorithms
-from envs.command_line import CONF, leaves, yaml_lines
-from envs.composition import choices_of
+from envs.command_line import CONF, choices_of, leaves, yaml_lines
 from envs.judge.judge import JudgeConfig
 from envs.sandbox import SandboxConfig
-from envs.tasks.config import TaskConfig
+from envs.tasks.task import TaskConfig
 from experiments.config import parse, preflight
 from experiments.config.composition import compose, config_of, jobs_of, shown_text
 from experiments.config.schema import plain_values

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from envs.feedback import Feedback
 from envs.judge.judge import Judge
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.reward import RewardConfig
 from envs.sandbox.embedded import EmbeddedSandbox
+from envs.tasks.prompts import Feedback
 from experiments.engines.base import Engine, Sampling
 from experiments.errors import UserError
 from experiments.evaluation import turn_columns

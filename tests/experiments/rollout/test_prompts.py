@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from envs.cache_folder import cache_root
+from envs.caching import cache_root
 from envs.tasks import open_task
-from envs.tasks.config import TaskConfig
 from envs.tasks.stored import strengths
 from envs.tasks.strength import cheap_earnings, earnings_line
+from envs.tasks.task import TaskConfig
 from experiments.errors import UserError
 from experiments.policy.loading import load
 from experiments.rollout.prompts import encode_prompts, problem_facts

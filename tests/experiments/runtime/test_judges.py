@@ -6,9 +6,8 @@ import json
 import pandas
 import pytest
 
-from envs.environment import Submission
 from envs.judge.judge import Judge
-from envs.problem import Problem, Test
+from envs.problem import Problem, Submission, Test
 from envs.sandbox.embedded import EmbeddedSandbox
 from experiments.errors import UserError
 from experiments.runtime.judges import JudgeShard, ShardedJudge, open_environments, shard_of

@@ -22,7 +22,7 @@ REFUSALS = [  # status, the hub's code for the reason, and what is said of it
     (403, "DisabledRepo", "the hub refuses (403 Forbidden)"),
 ]
 SCRIPT = f"""
-from envs.tasks.config import FilesConfig
+from envs.tasks.task import FilesConfig
 from envs.tasks.rows import find_files
 files = FilesConfig(test="ALL/test-*.parquet")
 for case in range({len(REFUSALS)}):

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from envs.sandbox.inside import wall_time
-from envs.sandbox.inside.wall_time import WallClock
+from envs.sandbox.inside import kernel
+from envs.sandbox.inside.kernel import WallClock
 
 LIMIT_S = 2.0
 LOOK_S = 0.125  # exact in binary, so that sums of it are too
@@ -17,9 +17,9 @@ class Scripted(WallClock):
 
     def __init__(self, monkeypatch, known=True):
         self.time_s, self.threads, self.continued = 100.0, {}, 0
-        monkeypatch.setattr(wall_time, "LOOK_S", LOOK_S)
-        monkeypatch.setattr(wall_time, "time", SimpleNamespace(monotonic=lambda: self.time_s))
-        monkeypatch.setattr(wall_time.signal, "pidfd_send_signal", self._count)
+        monkeypatch.setattr(kernel, "LOOK_S", LOOK_S)
+        monkeypatch.setattr(kernel, "time", SimpleNamespace(monotonic=lambda: self.time_s))
+        monkeypatch.setattr(kernel.signal, "pidfd_send_signal", self._count)
         super().__init__(SimpleNamespace(counts_waiting=known), -1, LIMIT_S, self.time_s)
 
     def _count(self, *_):

@@ -1,40 +1,44 @@
-"""Import functions named in a configuration, and hash the source code they depend on."""
+"""Prepared data that is kept between runs: its folder, safe writes, and the code it depends on."""
 
 from __future__ import annotations
 
 import ast
+import fcntl
 import hashlib
-import importlib
 import importlib.util
+import os
 import sys
-from collections.abc import Callable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def load_function(name: str, key: str) -> Callable:
-    """Import the function `name` (package.module.function), the value of configuration key `key`.
+def cache_root() -> Path:
+    """Return $SPO_BENCH_CACHE, else spo-bench in the user's cache folder. It may be deleted."""
+    configured = os.environ.get("SPO_BENCH_CACHE")
+    if configured:
+        return Path(configured).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "spo-bench"
 
-    Raises ValueError in one line if the module cannot be imported or has no such function.
-    """
-    module_name, _, attribute = name.rpartition(".")
-    if not module_name:
-        raise ValueError(f"{key}={name}: write package.module.function")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may raise anything
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ValueError(f"{key}={name}: {module_name} cannot be imported: {reason}") from error
-    function = getattr(module, attribute, None)
-    if not callable(function):
-        names = [known for known, value in vars(module).items() if callable(value)]
-        near = get_close_matches(attribute, names, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{key}={name}: {module_name} has no function {attribute}{hint}")
-    return function
+
+@contextmanager
+def locked_folder(folder: Path, name: str = "lock") -> Iterator[None]:
+    """Let one process at a time do the work `name` in `folder`. A dead process holds no lock."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file atomically, even if other processes write it too."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
 
 
 def code_digest(*modules: str) -> str:

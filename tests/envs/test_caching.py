@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from envs.import_by_name import code_digest, load_function
+from envs.caching import code_digest
+from envs.command_line import load_function
 
 FRESH = itertools.count()
 
@@ -99,7 +100,7 @@ def test_a_module_beside_it_is_followed_and_an_installed_one_is_not(tmp_path, mo
     """Neither is imported to be looked at: pyarrow takes most of a second."""
     (tmp_path / "my_rows.py").write_text("import my_helpers\nimport pyarrow.parquet\n")
     script = (
-        "import sys; from envs.import_by_name import code_digest; print(code_digest('my_rows')); "
+        "import sys; from envs.caching import code_digest; print(code_digest('my_rows')); "
         "assert 'pyarrow' not in sys.modules"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
