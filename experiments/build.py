@@ -23,21 +23,13 @@ from experiments.engines.base import Engine, Sampling
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.evaluation import Evaluation
-from experiments.learner.flops import model_flops
+from experiments.learner.costs import check_memory, model_flops
 from experiments.learner.learner import Learner
-from experiments.learner.memory import check_memory
 from experiments.policy import loading
-from experiments.policy.model_checks import check_lengths, check_tokens
-from experiments.replay.buffer import ReplayBuffer
-from experiments.replay.judgements import JudgementCache, JudgingCosts
-from experiments.replay.sources import (
-    EarlierRun,
-    FrozenBatches,
-    OfflinePrograms,
-    ProgramFile,
-    check_same_settings,
-    check_source,
-)
+from experiments.policy.loading import check_lengths, check_tokens
+from experiments.replay.buffer import ReplayBuffer, check_source
+from experiments.replay.programs import JudgementCache, JudgingCosts, OfflinePrograms, ProgramFile
+from experiments.replay.sample_log import EarlierRun, FrozenBatches, check_same_settings
 from experiments.rollout.conversations import Dialogue, dialogue_of
 from experiments.rollout.generate import Responder, overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards

@@ -16,7 +16,7 @@ from experiments.config import parse
 from experiments.config.composition import recorded_values
 from experiments.errors import UserError, command
 from experiments.policy import loading, lora
-from experiments.policy.policy import copy_weights
+from experiments.policy.policy import copy_weights, frozen_copy
 
 
 @dataclass
@@ -36,7 +36,7 @@ def export(run: Path, out: Path) -> None:
     base, tokenizer = loading.load(config)
     policy = lora.adapted(base, config, seed=0)
     lora.load(policy, run / "checkpoints" / max(steps, key=steps.get))
-    merged = loading.frozen_copy(base)
+    merged = frozen_copy(base)
     copy_weights(policy, into=merged)
     merged.model.save_pretrained(out)
     tokenizer.save_pretrained(out)

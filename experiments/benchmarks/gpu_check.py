@@ -32,7 +32,7 @@ from experiments.engine_check import LogprobCheck
 from experiments.engines.base import Engine, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.errors import command
-from experiments.learner import memory
+from experiments.learner import costs
 from experiments.policy import loading
 from experiments.policy.policy import Policy
 from experiments.sample import Completion
@@ -196,7 +196,7 @@ def learn(bench: Bench) -> None:
         text = f"{name}: {min(seconds[1:]):.2f} s a step, {rate:,.0f} tokens/s"
         if bench.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated()
-            parts = memory.estimate(bench.model, config, algorithm.needs, on_gpu=True)
+            parts = costs.estimate(bench.model, config, algorithm.needs, on_gpu=True)
             needed, parameters = sum(parts.values()), policy.model.num_parameters()
             gpu = torch.cuda.get_device_name(0)
             flops = next((f for card, f in PEAK_FLOPS.items() if card in gpu), math.nan)

@@ -2,3 +2,43 @@
 
 The room knows policies. It must not know the learner, rewards or how a run is distributed.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from experiments.engines.base import Engine
+from experiments.policy import loading
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from experiments.config.schema import RunConfig
+    from experiments.policy.policy import Policy
+
+
+def open_engines(
+    config: RunConfig,
+    policy: Policy,
+    tokenizer: PreTrainedTokenizerBase,
+    closing: list[Callable[[], None]] | None = None,
+) -> Callable[[Policy], Engine]:
+    """Return a function that makes an engine of a policy shaped like `policy`.
+
+    All vLLM engines made by it share one instance. Functions to call at the end, before process
+    groups are destroyed, are appended to `closing`. Raises UserError if vLLM is missing, of another
+    release, or does not fit.
+    """
+    ends = loading.end_tokens(policy.model, tokenizer)
+    if config.engine.name == "vllm":
+        from experiments.engines.vllm import Host, VLLMEngine
+
+        host = Host(config, policy)
+        if closing is not None:
+            closing.append(host.close)
+        return lambda policy: VLLMEngine(host, policy, ends)
+    from experiments.engines.hf import HFEngine
+
+    pad, batch_size = tokenizer.pad_token_id, config.engine.batch_size
+    return lambda policy: HFEngine(policy, ends, pad, batch_size)

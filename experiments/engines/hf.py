@@ -19,10 +19,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request
-from experiments.engines.kept_keys import KeptKeys, TokenIds, in_columns
-from experiments.engines.kv_cache import OwnKeys, SharedKeys, make_kv_cache
-from experiments.engines.sampling import draw, uniforms
+from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request, draw, uniforms
+from experiments.engines.kv_cache import (
+    KeptKeys,
+    OwnKeys,
+    SharedKeys,
+    TokenIds,
+    in_columns,
+    make_kv_cache,
+)
 from experiments.policy.policy import Policy, WeightSource
 from experiments.sample import Completion
 

@@ -7,6 +7,10 @@ draw different tokens, the row branches.
 in transformers. `SharedKeys` keeps each prompt's once for all its rows: otherwise eight rows would
 read eight copies at every step. Its attention is ours and for CPUs only: it is written in plain
 operations, in float32, and needs memory for products that a GPU's kernels never materialise.
+
+`KeptKeys` keeps keys and values between the answers of a conversation. They are found by their
+tokens, so nothing is read in the place of something else. What is not found is read anew, which
+changes no more than rounding.
 """
 
 from __future__ import annotations
@@ -20,9 +24,10 @@ from torch import Tensor
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from experiments.policy.attention_override import AttentionOverride, can_override_attention
+from experiments.policy.overrides import AttentionOverride, can_override_attention
 
 SHARED = "spo_bench_shared_prompts"  # the attention's name in transformers
+TokenIds = tuple[int, ...]
 PRODUCTS = 2**18  # float32 products of queries and generated keys at a time: 1 MiB
 
 
@@ -357,3 +362,63 @@ def make_kv_cache(model: PreTrainedModel, mask: Tensor, steps: int) -> OwnKeys |
     if mask.device.type == "cpu" and full_attention:
         return SharedKeys(layers, mask, steps)
     return OwnKeys(layers, mask, steps, full_attention)
+
+
+# Between the answers of a conversation
+
+
+class KeptKeys:
+    """Keys and values of prompts and the responses to them, all but the last token of each."""
+
+    def __init__(self) -> None:
+        self._kept: dict[TokenIds, dict[TokenIds, Tensor]] = {}  # prompt → response → states
+
+    def __len__(self) -> int:
+        return sum(map(len, self._kept.values()))
+
+    def add(self, prompt: Sequence[int], response: Sequence[int], states: Tensor) -> None:
+        """Keep `states`, (2 × layers, heads, tokens, dim)."""
+        self._kept.setdefault(tuple(prompt), {})[tuple(response)] = states
+
+    def take(
+        self, prompts: Sequence[Sequence[int]], begun: Sequence[Sequence[TokenIds]]
+    ) -> dict[tuple[int, TokenIds], Tensor]:
+        """Return what is kept of each `begun[i]` after `prompts[i]`; all else of them is dropped.
+
+        The keys of the result are (i, begun); what is not in it has to be read.
+        """
+        found = {}
+        for index, (prompt, group) in enumerate(zip(prompts, begun, strict=True)):
+            kept = self._kept.get(tuple(prompt), {})
+            lengths = sorted({len(response) for response in kept}, reverse=True)
+            for tokens in group:
+                fitting = (kept.get(tokens[:length]) for length in lengths)
+                states = next((each for each in fitting if each is not None), None)
+                if states is not None:
+                    found[index, tokens] = states
+        for prompt in prompts:
+            self._kept.pop(tuple(prompt), None)
+        return found
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._kept.clear()
+
+
+def in_columns(lengths: Sequence[int], kept: Sequence[Tensor | None]) -> Tensor | None:
+    """Lay out what is kept of contexts that are padded on the left, up to the first column to read.
+
+    `lengths` of the contexts in tokens. Returns (2 × layers, rows, heads, columns, dim), without
+    the last columns, in which some context has a token that is not kept; None if all are to read.
+    """
+    pairs = list(zip(lengths, kept, strict=True))
+    rest = max(length - (0 if each is None else each.shape[2]) for length, each in pairs)
+    columns = max(lengths) - rest
+    some = next((each for each in kept if each is not None), None)
+    if some is None or columns <= 0:
+        return None
+    states = some.new_zeros(len(some), len(pairs), some.shape[1], columns, some.shape[3])
+    for row, (length, each) in enumerate(pairs):
+        if each is not None and length > rest:
+            states[:, row, :, columns - (length - rest) :] = each[:, :, : length - rest]
+    return states

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from experiments.config.schema import TrainConfig
 from experiments.engines.base import Engine
-from experiments.policy.fsdp import whole_tree
-from experiments.policy.policy import Policy, WeightSource, copy_weights
-from experiments.policy.weight_snapshots import ShardedSnapshot, WeightSnapshot, weights_from
+from experiments.policy.policy import Policy, WeightSource, copy_weights, whole_tree
+from experiments.policy.snapshots import ShardedSnapshot, WeightSnapshot, weights_from
 from experiments.run_dir import checkpoints
 from experiments.sample import Sample
 

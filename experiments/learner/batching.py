@@ -12,7 +12,7 @@ from torch import Tensor
 from algorithms.base import Batch, Needs
 from algorithms.tensors import correction_weights, masked_mean
 from experiments.config.schema import TrainConfig
-from experiments.policy.ranks import RankGroup
+from experiments.policy.policy import RankGroup
 from experiments.sample import PromptedProblem, Sample, stream
 
 

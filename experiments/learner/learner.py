@@ -27,7 +27,7 @@ from experiments.learner.batching import (
     with_behaviour,
     with_current_weights,
 )
-from experiments.learner.flops import PassCosts
+from experiments.learner.costs import PassCosts
 from experiments.learner.forward import score
 from experiments.learner.metrics import (
     GRADIENT_WEIGHTS,
@@ -45,9 +45,7 @@ from experiments.learner.optimiser import (
     learning_rate_factor,
     parameter_groups,
 )
-from experiments.policy.fsdp import whole_tree
-from experiments.policy.policy import Policy
-from experiments.policy.ranks import SINGLE_RANK, RankGroup
+from experiments.policy.policy import SINGLE_RANK, Policy, RankGroup, whole_tree
 from experiments.run_dir import checkpoints
 from experiments.run_dir.interrupts import defer_interrupts
 from experiments.run_dir.ledger import Ledger

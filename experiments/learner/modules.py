@@ -14,9 +14,8 @@ from experiments.learner.batching import Tokens, map_micro_batches
 from experiments.learner.forward import Critic, scalar_head, score, token_hidden, values_of
 from experiments.policy.loading import critic_backbone, own_copy, reference_of
 from experiments.policy.lora import load_trained, trained_state
-from experiments.policy.past_policies import PastPolicies
-from experiments.policy.policy import Policy
-from experiments.policy.ranks import RankGroup
+from experiments.policy.policy import Policy, RankGroup
+from experiments.policy.snapshots import PastPolicies
 
 
 class Modules:

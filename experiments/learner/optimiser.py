@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 from experiments.config.schema import TrainConfig
 from experiments.learner.forward import Critic
-from experiments.policy.fsdp import as_shard, whole
 from experiments.policy.lora import rate_factor, trained
-from experiments.policy.policy import Policy
+from experiments.policy.policy import Policy, as_shard, whole
 
 # Few, since norms drift over a run: in 120 batches of SPO, RAFT, PPO and its critic a quantile of
 # 0.9 clipped 8 to 19 % of the steps with 20 norms, 3 to 30 % with 100. The first steps need no rule

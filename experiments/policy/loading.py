@@ -1,11 +1,22 @@
-"""Loading a causal language model and its tokenizer: the bundled nano model or any other."""
+"""Loading a causal language model and its tokenizer: the bundled nano model or any other.
+
+A file in llama.cpp's GGUF format is converted once, into the cache folder: its tensors are
+dequantised to float32 and saved beside the tokenizer and chat template that it holds. What
+quantisation lost stays lost, so the weights are not those of the model that the file was made from.
+
+Models that would write or learn garbage are refused before their weights are loaded. Some rotary
+position embeddings change their frequencies with the longest sequence of a forward pass: `dynamic`
+(NTK-aware scaling) and `longrope` (Ding et al., arXiv 2402.13753). Log-probs would depend on what
+else is in a batch, and cached keys keep the old frequencies.
+"""
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import logging
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,19 +28,22 @@ import torch
 import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from envs.caching import cache_root, locked_folder
 from envs.messages import explain_hub_error
 from experiments.config.preflight import GGUF, locate
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
-from experiments.policy.activation_checkpointing import checkpoint_activations
-from experiments.policy.gguf import converted_folder
 from experiments.policy.lora import adapted, with_own_adapter
 from experiments.policy.lora import save as save_adapter
-from experiments.policy.policy import Policy
+from experiments.policy.overrides import checkpoint_activations
+from experiments.policy.policy import Policy, frozen_copy
 
 HUB_TIMEOUT_S = 10
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# Models with an embedding for each position, and none beyond the last
+LEARNED_POSITIONS = ("gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt", "openai-gpt")
 
 
 def pick_device(name: str) -> torch.device:
@@ -49,6 +63,39 @@ def source_of(config: ModelConfig) -> str:
     """
     source = locate(config.path, config.fallback)
     return str(converted_folder(Path(source))) if source.endswith(GGUF) else source
+
+
+def converted_folder(file: Path) -> Path:
+    """Return the folder of a GGUF file's model, converted now if it was not before.
+
+    Raises what transformers raises for a file that it cannot read.
+    """
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()[:16]
+    folder = cache_root() / "models" / f"{file.stem}-{digest}"
+    partial = folder.with_name(f"{folder.name}.tmp")
+    with locked_folder(folder.with_name(f"{folder.name}.lock")):
+        if not (folder / "config.json").is_file():
+            shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+            _convert(file, partial)
+            partial.replace(folder)
+    return folder
+
+
+def _convert(file: Path, folder: Path) -> None:
+    """Write the model and its tokenizer as transformers saves them."""
+    _quieten()
+    print(f"converting {file} once, into {folder.parent}", file=sys.stderr)
+    where = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
+    quantised = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    config = quantised.config
+    if hasattr(config, "quantization_config"):  # the saved weights are plain
+        del config.quantization_config
+    model = type(quantised)(config)
+    model.load_state_dict(quantised.state_dict())
+    model.generation_config = quantised.generation_config
+    model.save_pretrained(folder)
+    transformers.AutoTokenizer.from_pretrained(**where).save_pretrained(folder)
 
 
 def read_config(config: ModelConfig) -> PreTrainedConfig:
@@ -192,18 +239,6 @@ def random_model(
     return model.eval()
 
 
-def frozen_copy(policy: Policy, device: str | None = None) -> Policy:
-    """Return a copy with frozen weights, on `device` or the policy's own."""
-    if device is None:
-        return policy.with_model(copy.deepcopy(policy.model).requires_grad_(False).eval())
-    moved = {  # deepcopy's memo: it makes no copy on the model's own device
-        id(p): nn.Parameter(p.detach().to(device, copy=True), requires_grad=False)
-        for p in policy.model.parameters()
-    }
-    model = copy.deepcopy(policy.model, moved).to(device)  # type: ignore[arg-type]
-    return policy.with_model(model.requires_grad_(False).eval())
-
-
 def trained_policy(base: Policy, config: RunConfig) -> Policy:
     """Return the policy to train: the base itself, or an adapter over it. Raises UserError."""
     if config.model.checkpoint_activations:
@@ -281,3 +316,66 @@ def _without_origin(config: Any) -> Any:
         return config
     origin = ("_name_or_path", "transformers_version")
     return {key: _without_origin(value) for key, value in config.items() if key not in origin}
+
+
+# Refusals
+
+
+def check_lengths(model_config: PreTrainedConfig, config: RunConfig) -> None:
+    """Raise UserError if the run's longest sequences are beyond what the model computes.
+
+    `config` has its lengths resolved. Only layers that cache keys and values are supported.
+    """
+    task, where = config.task, f"model.path={config.model.path}"
+    turns = max(task.turns, config.eval_turns)
+    longest = (task.max_prompt_tokens or 0) + config.longest_response(turns)
+    for kind, limit in _limits(model_config.get_text_config()):
+        if longest > limit:
+            raise UserError(
+                f"{where}: {kind} hold for {limit} tokens; "
+                f"task.max_prompt_tokens={task.max_prompt_tokens}, "
+                f"task.max_response_tokens={task.max_response_tokens} and {turns} turns allow "
+                f"{longest}: lower them to at most {limit} together"
+            )
+    kinds = {type(layer) for layer in DynamicCache(config=model_config).layers}
+    if other := kinds - {DynamicLayer, DynamicSlidingWindowLayer}:
+        names = ", ".join(sorted(kind.__name__ for kind in other))
+        raise UserError(f"{where}: its cache has layers of {names}; only keys and values work")
+
+
+def _limits(text_config: Any) -> Iterator[tuple[str, int]]:
+    """Yield (what is limited, longest sequence): learned positions, frequencies of RoPE."""
+    if text_config.model_type in LEARNED_POSITIONS:
+        yield "its positions", text_config.max_position_embeddings
+    given = getattr(text_config, "rope_parameters", None) or {}
+    each_layer_type = [value for value in given.values() if isinstance(value, dict)]
+    for parameters in each_layer_type or [given]:
+        kind = str(parameters.get("rope_type", parameters.get("type", "default")))
+        if "dynamic" in kind:  # transformers measures it by this, whatever the original length
+            yield f"the frequencies of its RoPE ({kind})", text_config.max_position_embeddings
+        elif kind == "longrope":
+            limit = parameters["original_max_position_embeddings"]
+            yield f"the frequencies of its RoPE ({kind})", limit
+
+
+def check_tokens(
+    tokenizer: PreTrainedTokenizerBase, model_config: PreTrainedConfig, path: str, largest: int
+) -> None:
+    """Raise UserError if nothing ends a response, or tokens have no embedding.
+
+    `largest`: token of all prompts. Public models have added tokens beyond their embedding that no
+    text has (images'), so of these only those are refused that occur.
+    """
+    if tokenizer.eos_token_id is None:
+        raise UserError(
+            f"model.path={path}: no token ends a response; name one as eos_token in its "
+            "tokenizer_config.json, or its number as eos_token_id in generation_config.json"
+        )
+    rows = model_config.get_text_config().vocab_size
+    used = max(tokenizer.eos_token_id, tokenizer.pad_token_id or 0, largest)
+    used = max(used, tokenizer.vocab_size - 1)
+    if used >= rows:
+        raise UserError(
+            f"model.path={path}: its tokenizer has token {used}, and the model has embeddings for "
+            f"{rows} (vocab_size of config.json); give the tokenizer of the model's training"
+        )

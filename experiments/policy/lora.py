@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from experiments.config.schema import ModelConfig
-from experiments.policy.fsdp import as_shard
-from experiments.policy.policy import Adapter, Policy
+from experiments.policy.policy import Adapter, Policy, as_shard
 from experiments.sample import seed_for
 
 ADAPTER = "default"  # peft's name for a module's only adapter

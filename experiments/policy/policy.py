@@ -7,23 +7,35 @@ hold the current weights, and every response records the version that generated 
 Engines take plain weights, whatever the learner's model is made of. An adapter is added to its base
 out of place, in float32, and rounded once. Merging it in place and taking it out again would change
 the base a little each time.
+
+Weights may be sharded over a learner's ranks (FSDP2, torch.distributed.fsdp.fully_shard). Each
+decoder layer is a unit that gathers its weights while it computes. A critic's head is another, and
+so is the rest of a module. Gradients are summed over the ranks, not averaged, because a loss's
+contributions add up to the batch's. State and weights leave the learner as full tensors, so that
+they can be loaded anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.utils import _pytree
 from transformers import PreTrainedModel
 
+from algorithms.base import PolicyOutput
 from experiments.config.schema import ModelConfig
-from experiments.policy.fsdp import GatheringRoot, whole
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 LAYER = ".base_layer"  # peft's name for the layer under an adapter
 
 
@@ -136,3 +148,131 @@ def copy_weights(source: WeightSource, into: Policy) -> None:
         for own, new in zip(into.own_tensors(), weights, strict=True):
             own.copy_(new)
     into.version = source.version
+
+
+def frozen_copy(policy: Policy, device: str | None = None) -> Policy:
+    """Return a copy with frozen weights, on `device` or the policy's own."""
+    device = device or str(policy.device)
+    moved = {  # deepcopy's memo: it makes no copy on the model's own device
+        id(p): nn.Parameter(p.detach().to(device, copy=True), requires_grad=False)
+        for p in policy.model.parameters()
+    }
+    model = copy.deepcopy(policy.model, moved).to(device)  # type: ignore[arg-type]
+    return policy.with_model(model.eval())
+
+
+# Shards
+
+# FSDP looks in a forward's result for the tensors whose gradients it has to wait for.
+_pytree.register_pytree_node(
+    PolicyOutput,
+    lambda output: ([output.logp, output.entropy, output.values], None),
+    lambda tensors, _: PolicyOutput(*tensors),
+)
+
+
+class GatheringRoot(nn.Module):
+    """FSDP's root of a policy: it gathers the weights outside the layers around any function."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+        return function(*args, **kwargs)
+
+
+def shard_units(units: Sequence[nn.Module], mesh: DeviceMesh) -> None:
+    """Keep this rank's part of each module's weights; inner modules come before outer ones."""
+    precision = MixedPrecisionPolicy(reduce_dtype=torch.float32)  # where ranks' gradients add up
+    for unit in units:
+        sharded = fully_shard(unit, mesh=mesh, reshard_after_forward=True, mp_policy=precision)
+        sharded.set_gradient_divide_factor(1.0)
+        sharded.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it adds
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Return the full tensor on every rank; a collective of all ranks."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def whole_tree(tree: Any, keep: bool = True) -> Any:
+    """Return a state with its shards as full tensors in host memory; others are not copied.
+
+    A collective of all ranks. A rank without `keep` contributes its shards and gets None.
+    """
+    if isinstance(tree, dict):
+        return {key: whole_tree(value, keep) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(whole_tree(value, keep) for value in tree)
+    if not isinstance(tree, DTensor):
+        return tree
+    full = tree.full_tensor()
+    return full.cpu() if keep else None
+
+
+def as_shard(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return this rank's part of a full tensor if `like` is a shard, else the tensor."""
+    if not isinstance(like, DTensor):
+        return tensor
+    on_device = tensor.to(like.device)
+    return distribute_tensor(on_device, like.device_mesh, like.placements, src_data_rank=None)
+
+
+# Ranks
+
+
+class RankGroup(Protocol):
+    """The ranks that share a learner's work; every method is called on all of them together.
+
+    Defaults are those of a learner in one process, which shares nothing.
+    """
+
+    size: int = 1
+    sharded: bool = False
+
+    @property
+    def is_rank_zero(self) -> bool:
+        return True
+
+    def shard(self, policy: Policy, critic: nn.Module | None = None) -> None:
+        """Keep only this rank's shard of a policy's weights, and of the critic's around it.
+
+        A policy that is sharded already stays as it is.
+        """
+
+    def shard_head(self, head: nn.Module) -> None:
+        """Keep only this rank's shard of a value head's weights."""
+
+    def engine_copy(self, policy: Policy) -> Policy:
+        """Return a copy with whole weights for an engine, where engines need one."""
+        return frozen_copy(policy)
+
+    def share(self, items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
+        """Yield this rank's items, and whether each counts.
+
+        All ranks get equally many, so that all enter the same collectives. A rank with fewer
+        repeats an item that does not count. There must be at least one item.
+        """
+        return ((item, True) for item in items)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Return the sum of a tensor over the ranks."""
+        return tensor
+
+    def broadcast(self, value: Callable[[], Tensor]) -> Tensor:
+        """Return on every rank what rank 0's `value` returns."""
+        return value()
+
+
+class SingleRank(RankGroup):
+    """A learner in one process: its weights stay whole."""
+
+    def shard(self, policy: Policy, critic: nn.Module | None = None) -> None:
+        """Shard nothing."""
+
+    def shard_head(self, head: nn.Module) -> None:
+        """Shard nothing."""
+
+
+SINGLE_RANK = SingleRank()

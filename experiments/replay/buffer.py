@@ -20,9 +20,8 @@ import torch
 from envs.reward import RewardConfig
 from experiments.config.schema import ReplayConfig
 from experiments.errors import UserError
-from experiments.replay.judgements import JudgingCosts
-from experiments.replay.sample_log import SCHEMA, prompt_digest, samples_of, table_of
-from experiments.replay.sources import EarlierRun, ProgramFile
+from experiments.replay.programs import JudgingCosts, ProgramFile
+from experiments.replay.sample_log import SCHEMA, EarlierRun, prompt_digest, samples_of, table_of
 from experiments.sample import PromptedProblem, Sample, stream
 
 MAX_CHUNKS = 64  # added batches before their columns are joined
@@ -180,3 +179,20 @@ class ReplayBuffer:
         if len(self) < 0.75 * len(self._alive):
             kept = np.flatnonzero(self._alive)
             self._set_rows(self.table.take(kept), self._ids[kept], self._uses[kept])
+
+
+def check_source(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:
+    """Count samples of problems outside this run's train split.
+
+    Raises UserError if no sample is usable, judged by the first problem that both have.
+    """
+    problems = source.problems
+    outside = problems.keys() - {prompt.problem.name for prompt in prompts}
+    if outside:
+        count = sum(problems[name] for name in outside)
+        source.left_out["of problems that this run's train split has not"] += count
+    shared = next((prompt for prompt in prompts if prompt.problem.name in problems), None)
+    if shared is None:
+        raise UserError(f"{source}: none of its problems is in this run's train split")
+    if isinstance(source, EarlierRun) and (reason := source.rejection_reason(shared)):
+        raise UserError(f"{source}: {shared.problem.name}: {reason}")

@@ -6,21 +6,34 @@ the files after its checkpoint. `pyarrow.dataset.dataset(FOLDER, format="arrow")
 The same Arrow rows hold the replay buffer in memory. A row holds all of a sample except its problem
 and prompt; of these it holds the name and digests. The reader brings the problem, and the digests
 show whether it is the same one.
+
+Later runs read the log: samples of earlier runs enter the replay buffer, or with `replay.frozen` an
+earlier run's batches take the place of rollouts. A sample is used if everything that its reward
+depends on is unchanged: the problem's tests, the prompt and the judge. Others are left out and
+counted.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
+from omegaconf import OmegaConf
 from pyarrow import feather
 
-from envs.problem import Judgement, Verdict
+from envs.problem import Judgement, JudgeStats, Verdict
 from envs.reward import RewardConfig
+from experiments.config.schema import RunConfig
 from experiments.errors import UserError, one_line
+from experiments.replay.programs import JudgingCosts
 from experiments.run_dir.atomic_files import atomic_write
 from experiments.sample import Origin, PromptedProblem, Sample, Turn, compute_reward
 
@@ -198,3 +211,190 @@ def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfi
 def prompt_digest(prompt: PromptedProblem) -> str:
     """Return 16 hex digits over the prompt's tokens."""
     return hashlib.sha256(repr(prompt.tokens).encode()).hexdigest()[:16]
+
+
+# Reading earlier runs
+
+
+def check_same_settings(run: Path, config: RunConfig, observations_hash: str | None) -> None:
+    """Raise UserError if an earlier run sampled with other settings than this one.
+
+    Log-probs depend on the sampling temperature, a group's baseline on the whole group, and what an
+    answer is worth on what follows it in a conversation.
+    """
+    where = f"replay.from_runs=[{run}]"
+    try:
+        theirs = OmegaConf.load(run / "config.yaml")
+        observations = json.loads((run / "run.json").read_text())["observations_hash"]
+    except OSError as error:
+        raise UserError(f"{where}: not a whole run folder: {error}") from error
+    keys = ["train.temperature", *["train.group_size"] * config.replay.frozen, "task.turns"]
+    if observations_hash:
+        keys += ["task.feedback", "task.max_observation_tokens"]
+    pairs = {key: (OmegaConf.select(theirs, key), attrgetter(key)(config)) for key in keys}
+    if observations_hash:
+        key = "observations_hash (task.feedback_prompt, or the model's chat template)"
+        pairs[key] = (observations, observations_hash)
+    for key, (value, own) in pairs.items():
+        if value != own:
+            raise UserError(f"{where}: its {key} is {value}, but {own} here; use the same value")
+
+
+class EarlierRun:
+    """Responses that one run's own policies generated; a source of the replay buffer."""
+
+    def __init__(self, run: Path, judge_version: str, reward: RewardConfig) -> None:
+        self.run, self.judge_version, self.reward = run, judge_version, reward
+        self.left_out: Counter[str] = Counter()
+        self.digest = digest(run)
+        self._table = read_all(run)
+        self._rows = _rows_by_problem(self._table)
+
+    def __str__(self) -> str:
+        return f"replay.from_runs=[{self.run}]"
+
+    @property
+    def problems(self) -> dict[str, int]:
+        """The number of responses to each problem, by name."""
+        return {name: len(rows) for name, rows in self._rows.items()}
+
+    def rejection_reason(self, prompt: PromptedProblem) -> str | None:
+        """Return why none of the responses to a problem can be used; None if some can."""
+        rows = self._table.take(self._rows[prompt.problem.name]).to_pylist()
+        reasons = [_mismatch_reason(row, prompt, self.judge_version) for row in rows]
+        return None if None in reasons else reasons[0]
+
+    def samples_for(self, prompt: PromptedProblem) -> list[Sample]:
+        """Return the samples of one problem, in the order in which they were generated."""
+        rows = self._table.take(self._rows.get(prompt.problem.name, np.empty(0, np.int64)))
+        reasons = [_mismatch_reason(row, prompt, self.judge_version) for row in rows.to_pylist()]
+        self.left_out += Counter(reason for reason in reasons if reason)
+        usable = rows.filter(pa.array([reason is None for reason in reasons], pa.bool_()))
+        samples = samples_of(usable, [prompt] * len(usable), self.reward)
+        return [_with_run_origin(sample) for sample in samples]
+
+
+def _with_run_origin(sample: Sample) -> Sample:
+    """Return the sample with another run's policy as its origin, if a policy generated it."""
+    if sample.origin.source != "policy":
+        return sample
+    return replace(sample, origin=replace(sample.origin, source="run"))
+
+
+def _mismatch_reason(
+    row: Mapping[str, Any], prompt: PromptedProblem, judge_version: str
+) -> str | None:
+    """Return why a logged sample does not apply to this problem; None if it does."""
+    if row["problem_hash"] != prompt.problem.hash:
+        return "the problem has other tests"
+    if row["prompt"] != prompt_digest(prompt):
+        return "generated for another prompt, or with another tokenizer"
+    if row["judge"] != judge_version:
+        return "judged by another judge version"
+    return None
+
+
+def _rows_by_problem(table: pa.Table) -> dict[str, np.ndarray]:
+    """Return each problem's row numbers: rows generated for the batch that trained on them.
+
+    Replayed samples would count twice, and samples from the data set or from other runs are
+    available at their origin.
+    """
+    own = np.array(table["source"].to_pylist(), object) == "policy"
+    steps, generated_for = (np.array(table[key].to_pylist(), object) for key in ("step", "written"))
+    rows = defaultdict[str, list[int]](list)
+    names = table["problem"].to_pylist()
+    for row in np.flatnonzero(own & (steps == generated_for)).tolist():
+        rows[names[row]].append(row)
+    return {name: np.array(rows[name], np.int64) for name in sorted(rows)}
+
+
+class FrozenBatches:
+    """The batches that an earlier run logged, in their order, instead of rollouts.
+
+    Responses and rewards are the same bits for every algorithm, so two runs differ in the loss
+    alone. Nothing is generated and nothing is judged.
+    """
+
+    offline = None
+    replay = None
+
+    def __init__(
+        self,
+        config: RunConfig,
+        prompts: Sequence[PromptedProblem],
+        judge_version: str,
+        costs: JudgingCosts,
+        accepts_missing_logprobs: bool,
+    ) -> None:
+        """`accepts_missing_logprobs`: whether the algorithm learns without behaviour log-probs.
+
+        Raises UserError if the logged batches do not fit.
+        """
+        self.config, self.judge_version, self.costs = config, judge_version, costs
+        self.accepts_missing_logprobs = accepts_missing_logprobs
+        self.run = Path(config.replay.from_runs[0])
+        self.digest = digest(self.run)
+        numbers = steps(self.run)
+        if missing := set(range(1, config.steps + 1)) - set(numbers):
+            self._refuse(
+                f"batch {min(missing)} is not recorded; use steps={min(missing) - 1} or fewer"
+            )
+        names = set(read_all(self.run)["problem"].unique().to_pylist())
+        self._prompts = {p.problem.name: p for p in prompts if p.problem.name in names}
+        if absent := sorted(names - self._prompts.keys()):
+            self._refuse(f"{absent[0]} is not in this run's train split; use the task of that run")
+        self._step = 0
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise UserError(f"replay.from_runs=[{self.run}]: {reason}")
+
+    def collect(self, step: int) -> list[Sample]:
+        """Return the batch that the logged run trained on at `step`."""
+        table, self._step = read(self.run, step), step
+        rows = table.to_pylist()
+        prompts = [self._prompts[row["problem"]] for row in rows]
+        for row, prompt in zip(rows, prompts, strict=True):
+            if reason := _mismatch_reason(row, prompt, self.judge_version):
+                self._refuse(f"batch {step}, {row['problem']}: {reason}")
+            if row["logps"] is None and not self.accepts_missing_logprobs:
+                self._refuse(
+                    f"batch {step} has responses without rollout log-probs, which "
+                    f"algo={self.config.algo.name} needs"
+                )
+        samples = samples_of(table, prompts, self.config.task.reward)
+        samples = [_with_run_origin(sample) for sample in samples]
+        self.costs.charge_samples(samples)
+        return samples
+
+    def upcoming_prompts(self, batches: int) -> list[PromptedProblem]:
+        """Return the prompts of the next batches."""
+        steps = range(self._step + 1, min(self._step + batches, self.config.steps) + 1)
+        tables = [read(self.run, step) for step in steps]
+        names = [name for table in tables for name in table["problem"].to_pylist()]
+        return [self._prompts[name] for name in dict.fromkeys(names)]
+
+    @property
+    def judging_stats(self) -> list[JudgeStats]:
+        """The cost of judging the batches."""
+        return [self.costs.stats]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The source of the batches, for run.json."""
+        return {"frozen": {"run": str(self.run), "digest": self.digest}}
+
+    def metrics(self) -> dict[str, float]:
+        """Return no metrics: there is no replay buffer."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position and the charged costs."""
+        return {"step": self._step, "digest": self.digest, "charges": self.costs.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned. Raises UserError if the logged run has changed."""
+        if state["digest"] != self.digest:
+            self._refuse("it has changed since the checkpoint; restore it")
+        self._step = state["step"]
+        self.costs.load_state_dict(state["charges"])

@@ -10,7 +10,8 @@ from envs.problem import JudgeStats
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Sampling
 from experiments.replay.buffer import ReplayBuffer
-from experiments.replay.sources import FrozenBatches, OfflinePrograms
+from experiments.replay.programs import OfflinePrograms
+from experiments.replay.sample_log import FrozenBatches
 from experiments.rollout.conversations import generation_texts, turns_of
 from experiments.rollout.generate import Responder
 from experiments.rollout.problem_order import Curriculum, ProblemOrder

@@ -16,13 +16,12 @@ from transformers import PreTrainedTokenizerBase
 
 from envs.command_line import load_function
 from experiments.config.schema import RunConfig
+from experiments.engines import open_engines
 from experiments.engines.base import Engine
-from experiments.engines.factory import open_engines
 from experiments.engines.weight_sync import WeightSync
 from experiments.learner.learner import Learner
 from experiments.policy import loading
-from experiments.policy.policy import Policy
-from experiments.policy.ranks import RankGroup, SingleRank
+from experiments.policy.policy import Policy, RankGroup, SingleRank
 from experiments.rollout.rollouts import BatchSource
 from experiments.run_dir.ledger import Ledger
 from experiments.runtime.judges import Environments, open_environments

@@ -33,8 +33,7 @@ from experiments.engines.base import Engine, OnFinished, Request
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.policy.loading import pick_device
-from experiments.policy.policy import Policy, WeightSource
-from experiments.policy.ranks import SingleRank
+from experiments.policy.policy import Policy, SingleRank, WeightSource
 from experiments.rollout.rollouts import BatchSource, Rollouts
 from experiments.runtime.base import WorkerParts
 from experiments.runtime.judges import (

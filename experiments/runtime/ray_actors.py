@@ -45,7 +45,7 @@ class EngineActor:
 
     @cached_property
     def _engine(self) -> Engine:
-        from experiments.engines.factory import open_engines
+        from experiments.engines import open_engines
         from experiments.policy import loading
 
         loading.set_up_torch(self._config.model.threads)
@@ -89,7 +89,7 @@ class EngineActor:
     def _load(self, version: int, weights: Sequence[np.ndarray]) -> None:
         import torch
 
-        from experiments.policy.weight_snapshots import PlainWeights
+        from experiments.policy.snapshots import PlainWeights
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the object store's memory is read-only

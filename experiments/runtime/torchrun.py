@@ -30,15 +30,19 @@ from transformers import PreTrainedTokenizerBase
 from envs.problem import Environment, Problem, StatefulEnvironment, Submission
 from experiments.config.preflight import set_ray_environment
 from experiments.config.schema import RunConfig
+from experiments.engines import open_engines
 from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request
-from experiments.engines.factory import open_engines
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.learner.batching import Tokens
-from experiments.policy import loading
-from experiments.policy.fsdp import GatheringRoot, shard_units
-from experiments.policy.policy import Policy, WeightSource
-from experiments.policy.ranks import Item
+from experiments.policy.policy import (
+    GatheringRoot,
+    Item,
+    Policy,
+    WeightSource,
+    frozen_copy,
+    shard_units,
+)
 from experiments.rollout.rollouts import BatchSource
 from experiments.run_dir.interrupts import defer_interrupts, ignore_interrupts
 from experiments.runtime.base import LocalWorkers, WorkerParts
@@ -120,7 +124,7 @@ class TorchrunRanks:
         shard_units([head], self.mesh)
 
     def engine_copy(self, policy: Policy) -> Policy:
-        return loading.frozen_copy(policy)
+        return frozen_copy(policy)
 
     def share(self, items: Iterable[Item]) -> Iterator[tuple[Item, bool]]:
         items = list(items)
@@ -287,7 +291,7 @@ class TorchrunRay(TorchrunRanks):
 
     def engine_copy(self, policy: Policy) -> Policy:
         """Nothing computes with the copy here; other ranks keep only its shapes."""
-        return loading.frozen_copy(policy, "cpu" if self.is_rank_zero else "meta")
+        return frozen_copy(policy, "cpu" if self.is_rank_zero else "meta")
 
     def stop(self) -> None:
         if hasattr(self, "cluster"):

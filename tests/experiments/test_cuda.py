@@ -8,7 +8,7 @@ import torch
 from experiments.benchmarks.common import algorithms, responses, step_of
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
-from experiments.learner.memory import free_bytes
+from experiments.learner.costs import free_bytes
 from experiments.policy import loading
 from experiments.policy.policy import Policy
 from experiments.run_dir.machine import PeakMemory

@@ -14,9 +14,8 @@ from experiments.engine_check import LogprobCheck, kl_to_base, mismatch
 from experiments.engines.hf import HFEngine
 from experiments.learner.forward import score
 from experiments.learner.learner import Learner
-from experiments.policy.loading import frozen_copy
 from experiments.policy.lora import adapted, trained
-from experiments.policy.policy import Policy, copy_weights
+from experiments.policy.policy import Policy, copy_weights, frozen_copy
 from experiments.rollout.conversations import Dialogue, ObservationEncoder
 from experiments.rollout.generate import Responder
 from experiments.run_dir.ledger import Ledger

@@ -6,8 +6,8 @@ import pytest
 from experiments.engines.hf import HFEngine
 from experiments.errors import UserError
 from experiments.replay import sample_log
-from experiments.replay.judgements import JudgingCosts
-from experiments.replay.sources import FrozenBatches
+from experiments.replay.programs import JudgingCosts
+from experiments.replay.sample_log import FrozenBatches
 from experiments.run_dir.ledger import Ledger
 from experiments.trainer import train
 from tests.experiments.compose import config as config_of

@@ -215,7 +215,7 @@ def killed_often(root, kills, steps, seconds, case, *overrides):
         pytest.param("spo-conversations", marks=pytest.mark.slow),
         # Interrupted above, between two moves of its reference.
         pytest.param("ppo-stale", marks=pytest.mark.slow),
-        # It replays as the other does, and test_past_policies.py has the weights that it keeps.
+        # It replays as the other does, and policy/test_snapshots.py has the weights that it keeps.
         pytest.param("remix", marks=pytest.mark.slow),
     ],
 )

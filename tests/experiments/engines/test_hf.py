@@ -5,13 +5,11 @@ import math
 import pytest
 import torch
 
-from experiments.engines.base import Request, Sampling
+from experiments.engines.base import Request, Sampling, draw, nucleus
 from experiments.engines.hf import HFEngine
-from experiments.engines.sampling import draw, nucleus
 from experiments.learner.batching import Tokens
 from experiments.learner.forward import score
-from experiments.policy.loading import frozen_copy
-from experiments.policy.policy import Policy
+from experiments.policy.policy import Policy, frozen_copy
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
 SEEDS = [[10, 11], [12], [13, 14, 15]]

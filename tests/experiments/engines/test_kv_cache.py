@@ -6,9 +6,15 @@ import torch
 from experiments.engines import hf
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
-from experiments.engines.kept_keys import KeptKeys, in_columns
-from experiments.engines.kv_cache import SHARED, OwnKeys, SharedKeys, make_kv_cache
-from experiments.policy.attention_override import MODEL_TYPES
+from experiments.engines.kv_cache import (
+    SHARED,
+    KeptKeys,
+    OwnKeys,
+    SharedKeys,
+    in_columns,
+    make_kv_cache,
+)
+from experiments.policy.overrides import MODEL_TYPES
 from experiments.policy.policy import Policy
 from tests.experiments.kinds import SLIDING, WINDOW, model_of, plain_logp
 

@@ -11,7 +11,7 @@ from experiments.engines.vllm import Host, VLLMEngine
 from experiments.learner.batching import Tokens
 from experiments.learner.forward import score
 from experiments.policy import loading
-from experiments.policy.policy import Policy
+from experiments.policy.policy import Policy, frozen_copy
 from tests.compose import engine_config, model_config, run_config
 from tests.experiments.compose import config
 
@@ -99,9 +99,9 @@ def test_log_probs_are_the_learners(host, policy, prompts, temperature):
 
 
 def test_three_syncs_of_other_weights_each_take_effect(host, policy, prompts):
-    engine = VLLMEngine(host, loading.frozen_copy(policy), ends(policy))
+    engine = VLLMEngine(host, frozen_copy(policy), ends(policy))
     for number in (1, 2, 3):
-        old = loading.frozen_copy(policy)
+        old = frozen_copy(policy)
         disturb(policy, number)
         stale = write(engine, prompts[:32])
         assert differences(old, prompts[:32], stale).max() < 1e-4
@@ -130,7 +130,7 @@ def test_a_cache_that_is_kept_over_a_sync_would_be_read(host, policy, prompts, m
 
 
 def test_policies_that_share_the_instance_keep_their_own_weights(host, policy, prompts):
-    behaviour = VLLMEngine(host, loading.frozen_copy(policy), ends(policy))
+    behaviour = VLLMEngine(host, frozen_copy(policy), ends(policy))
     trained = VLLMEngine(host, policy, ends(policy))
     before = write(behaviour, prompts[:32])
     optimiser = torch.optim.AdamW(policy.model.parameters(), lr=1e-2)

@@ -8,8 +8,8 @@ import torch
 from envs.problem import Judgement, Problem, Verdict
 from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
-from experiments.policy.loading import fingerprint, frozen_copy
-from experiments.policy.policy import Policy
+from experiments.policy.loading import fingerprint
+from experiments.policy.policy import Policy, frozen_copy
 from experiments.sample import Origin, PromptedProblem, Sample
 from tests.compose import train_config
 

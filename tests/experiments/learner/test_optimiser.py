@@ -1,12 +1,22 @@
-"""AdamW in float32: steps that bfloat16 could not hold are not lost; float32 stays as it was."""
+"""AdamW in float32 loses no small step; gradient norms have a bound, fixed or a quantile."""
 
+import math
 from types import SimpleNamespace
 
+import pytest
 import torch
 from torch import nn
 
-from experiments.learner.optimiser import Float32AdamW, parameter_groups
+import algorithms
+from experiments.learner.optimiser import WINDOW, Float32AdamW, NormClipping, parameter_groups
 from experiments.policy.policy import Policy
+from tests.compose import train_config
+from tests.experiments.learner.learning import (
+    GROUP,
+    REWARDS,
+    learner_of,
+    samples_from,
+)
 
 
 def twins(dtype):
@@ -78,3 +88,90 @@ def test_gradients_of_micro_batches_add_up_in_float32():
     assert low.weight.grad is None
     expected = 4 * 8.0 + 50 * 4 * float(torch.tensor(0.01).bfloat16())
     torch.testing.assert_close(copy.grad, torch.full_like(copy.grad, expected), rtol=5e-3, atol=0)
+
+
+def clipped(clipping, *norms):
+    """Clip one parameter in each group whose gradient has this norm → metrics, norms after."""
+    groups = []
+    for norm in norms:
+        parameter = torch.nn.Parameter(torch.zeros(2))
+        parameter.grad = torch.tensor([0.6 * norm, 0.8 * norm])
+        groups.append({"params": [parameter]})
+    metrics = {name: float(value) for name, value in clipping.clip(groups).items()}
+    return metrics, [float(group["params"][0].grad.norm()) for group in groups]
+
+
+def test_a_fixed_bound_is_the_same_for_both_groups():
+    metrics, after = clipped(NormClipping(train_config(max_grad_norm=2.0)), 8.0, 1.0)
+    assert after == pytest.approx([2, 1])
+    assert metrics == pytest.approx(
+        {"grad_norm": 8, "step_clipped": 1, "critic_grad_norm": 1, "critic_step_clipped": 0}
+    )
+
+
+def test_a_quantiles_bound_is_of_the_groups_own_norms_before():
+    clipping = NormClipping(train_config(clip_quantile=0.5))
+    norms = [(1.0, 100.0), (3.0, 100.0), (5.0, 400.0), (4.0, 50.0)]
+    bounds = [(math.inf, math.inf), (1.0, 100.0), (2.0, 100.0), (3.0, 100.0)]
+    for step, step_bounds in zip(norms, bounds, strict=True):
+        metrics, after = clipped(clipping, *step)
+        expected = [min(norm, bound) for norm, bound in zip(step, step_bounds, strict=True)]
+        assert after == pytest.approx(expected, rel=1e-5)
+        found = [
+            metrics.get(name, math.inf) for name in ("grad_norm_bound", "critic_grad_norm_bound")
+        ]
+        assert tuple(found) == step_bounds
+        assert metrics["step_clipped"] == (step[0] > step_bounds[0])
+
+
+def test_steps_without_a_gradient_erase_no_later_one():
+    clipping = NormClipping(train_config(clip_quantile=0.9))
+    for _ in range(2 * WINDOW):
+        clipped(clipping, 0.0)
+    assert clipped(clipping, 3.0)[1] == [3.0]
+    for _ in range(2 * WINDOW):
+        clipped(clipping, 0.0)
+    assert clipped(clipping, 2.0)[1] == [2.0]
+
+
+def test_a_policy_that_waits_for_its_critic_has_no_step_to_clip_and_sets_no_bound():
+    clipping = NormClipping(train_config(clip_quantile=0.5))
+    gradients = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+    for parameter in gradients:
+        parameter.grad = torch.ones(1)
+    groups = [{"params": [parameter]} for parameter in gradients]
+    metrics = clipping.clip(groups, policy_waits=True)
+    assert set(metrics) == {"grad_norm", "critic_grad_norm", "critic_step_clipped"}
+    assert clipping.state_dict() == {"critic_grad_norm": [1.0]}
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("quantile", [0.5, 0.9])
+def test_about_the_same_share_is_clipped_at_every_scale_and_while_norms_drift(scale, quantile):
+    """A fixed bound of 1 clips none, 70 and all of these 300 steps."""
+    generator = torch.Generator().manual_seed(0)
+    drift = torch.linspace(0, math.log(10), 300)
+    norms = scale * (0.5 * torch.randn(300, generator=generator) + drift).exp()
+    clipping = NormClipping(train_config(clip_quantile=quantile))
+    share = sum(clipped(clipping, norm)[0]["step_clipped"] for norm in norms.tolist()) / 300
+    assert share == pytest.approx(1 - quantile, abs=0.1)
+
+
+def state(learner):
+    return [p.detach() for group in learner.optimiser.param_groups for p in group["params"]]
+
+
+def test_a_resumed_learner_has_the_bounds_of_one_that_went_on(tiny):
+    samples = samples_from(tiny, REWARDS)
+    whole, first, resumed = (
+        learner_of(tiny, algorithms.make("ppo", learning_rate=1e-2), clip_quantile=0.5)
+        for _ in range(3)
+    )
+    for _ in range(3):
+        whole.update(samples, GROUP, None)
+        first.update(samples, GROUP, None)
+    resumed.load_state_dict(first.state_dict())
+    for _ in range(2):
+        assert resumed.update(samples, GROUP, None) == whole.update(samples, GROUP, None)
+    for one, other in zip(state(resumed), state(whole), strict=True):
+        assert torch.equal(one, other)

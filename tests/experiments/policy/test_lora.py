@@ -12,7 +12,7 @@ from experiments.engines.weight_sync import WeightSync
 from experiments.learner.batching import Tokens
 from experiments.learner.learner import Learner
 from experiments.policy import loading, lora
-from experiments.policy.policy import Policy, copy_weights
+from experiments.policy.policy import Policy, copy_weights, frozen_copy
 from experiments.run_dir.ledger import Ledger
 from tests.compose import model_config, train_config
 from tests.experiments.learner.learning import GROUP, REWARDS, samples_from
@@ -70,7 +70,7 @@ def test_a_critic_is_a_second_adapter_and_a_head(tiny):
 
 def test_the_engine_generates_with_what_the_learner_scores(tiny):
     learner = trained_for(tiny, 3)
-    engine = HFEngine(loading.frozen_copy(Policy(tiny)), {1}, 0, 64)
+    engine = HFEngine(frozen_copy(Policy(tiny)), {1}, 0, 64)
     engine.sync(learner.policy)
     prompts = [[2, 7, 9, 30], [2, 5]]
     groups = engine.generate(Request(prompts, [range(8)] * 2, Sampling(12)))
@@ -88,7 +88,7 @@ def test_syncs_in_bfloat16_never_change_the_base(tiny):
     base = tiny.to(torch.bfloat16)
     before = [p.clone() for p in base.parameters()]
     learner = trained_for(base, 2)
-    engine = HFEngine(loading.frozen_copy(Policy(base)), {1}, 0, 64)
+    engine = HFEngine(frozen_copy(Policy(base)), {1}, 0, 64)
     synced = []
     for _ in range(3):
         engine.sync(learner.policy)
@@ -135,7 +135,7 @@ def test_learner_and_weight_sync_resume_from_their_state(tiny, options):
 
     def begun(seed):
         learner = learner_of(tiny, seed=seed)
-        engine = HFEngine(loading.frozen_copy(Policy(tiny)), {1}, 0, 64)
+        engine = HFEngine(frozen_copy(Policy(tiny)), {1}, 0, 64)
         return learner, WeightSync(engine, learner.policy, train_config(**options))
 
     def advance(learner, sync, steps):

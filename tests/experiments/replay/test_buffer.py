@@ -8,7 +8,7 @@ import pytest
 from envs.reward import RewardConfig
 from experiments.errors import UserError
 from experiments.replay.buffer import ReplayBuffer
-from experiments.replay.judgements import JudgingCosts
+from experiments.replay.programs import JudgingCosts
 from experiments.run_dir import checkpoints
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Turn

@@ -15,8 +15,7 @@ from experiments.engines.hf import HFEngine
 from experiments.engines.weight_sync import WeightSync
 from experiments.errors import one_line
 from experiments.learner.learner import Learner
-from experiments.policy.loading import frozen_copy
-from experiments.policy.policy import Policy
+from experiments.policy.policy import Policy, frozen_copy
 from experiments.run_dir import checkpoints
 from experiments.run_dir.ledger import Ledger
 from tests.compose import train_config

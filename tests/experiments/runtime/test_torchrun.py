@@ -20,9 +20,8 @@ from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.learner.learner import Learner
 from experiments.policy import lora
-from experiments.policy.activation_checkpointing import checkpoint_activations
-from experiments.policy.loading import frozen_copy
-from experiments.policy.policy import Policy, copy_weights
+from experiments.policy.overrides import checkpoint_activations
+from experiments.policy.policy import Policy, copy_weights, frozen_copy
 from experiments.run_dir.ledger import Ledger
 from experiments.runtime import torchrun
 from experiments.runtime.base import SINGLE_PROCESS

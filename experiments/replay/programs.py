@@ -1,9 +1,8 @@
-"""Samples that a run did not generate: of earlier runs, of files, and of the data set.
+"""Programs that a run did not generate: of the data set, and of files from other models.
 
-Those of earlier runs and of files enter the replay buffer, or with `replay.frozen` an earlier run's
-batches take the place of rollouts. The data set's programs (`train.offline_share`) stand beside
-rollouts. An earlier run's sample is used if everything that its reward depends on is unchanged: the
-problem's tests, the prompt and the judge. Others are left out and counted.
+The data set's programs (`train.offline_share`) stand beside rollouts; those of files enter the
+replay buffer. Each is judged once for all runs that share the cache on disk, and charged to each
+run that uses it.
 """
 
 from __future__ import annotations
@@ -11,215 +10,136 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
-import numpy as np
-import pyarrow as pa
 from annotated_types import Gt, Le
-from omegaconf import OmegaConf
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from transformers import PreTrainedTokenizerBase
 
 from analysis.programs import normal_form
+from envs.caching import replace_file
 from envs.judge.extract import extract_program
-from envs.problem import Judgement, JudgeStats, Problem, Verdict
+from envs.problem import (
+    AsyncEnvironment,
+    Environment,
+    Judgement,
+    JudgeStats,
+    Problem,
+    Submission,
+    Verdict,
+)
 from envs.reward import RewardConfig
-from experiments.config.schema import RunConfig
 from experiments.errors import UserError
-from experiments.replay import sample_log
-from experiments.replay.judgements import JudgementCache, JudgingCosts
-from experiments.replay.sample_log import prompt_digest, samples_of
+from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample, compute_reward, stream
 
 MAX_PROBLEMS = 1024  # problems whose programs stay in memory; others are read from disk again
 
 
-def check_same_settings(run: Path, config: RunConfig, observations_hash: str | None) -> None:
-    """Raise UserError if an earlier run sampled with other settings than this one.
+class JudgementCache:
+    """Judge programs that are not cached.
 
-    Log-probs depend on the sampling temperature, a group's baseline on the whole group, and what an
-    answer is worth on what follows it in a conversation.
-    """
-    where = f"replay.from_runs=[{run}]"
-    try:
-        theirs = OmegaConf.load(run / "config.yaml")
-        observations = json.loads((run / "run.json").read_text())["observations_hash"]
-    except OSError as error:
-        raise UserError(f"{where}: not a whole run folder: {error}") from error
-    keys = ["train.temperature", *["train.group_size"] * config.replay.frozen, "task.turns"]
-    if observations_hash:
-        keys += ["task.feedback", "task.max_observation_tokens"]
-    pairs = {key: (OmegaConf.select(theirs, key), attrgetter(key)(config)) for key in keys}
-    if observations_hash:
-        key = "observations_hash (task.feedback_prompt, or the model's chat template)"
-        pairs[key] = (observations, observations_hash)
-    for key, (value, own) in pairs.items():
-        if value != own:
-            raise UserError(f"{where}: its {key} is {value}, but {own} here; use the same value")
-
-
-class EarlierRun:
-    """Responses that one run's own policies generated; a source of the replay buffer."""
-
-    def __init__(self, run: Path, judge_version: str, reward: RewardConfig) -> None:
-        self.run, self.judge_version, self.reward = run, judge_version, reward
-        self.left_out: Counter[str] = Counter()
-        self.digest = sample_log.digest(run)
-        self._table = sample_log.read_all(run)
-        self._rows = _rows_by_problem(self._table)
-
-    def __str__(self) -> str:
-        return f"replay.from_runs=[{self.run}]"
-
-    @property
-    def problems(self) -> dict[str, int]:
-        """The number of responses to each problem, by name."""
-        return {name: len(rows) for name, rows in self._rows.items()}
-
-    def rejection_reason(self, prompt: PromptedProblem) -> str | None:
-        """Return why none of the responses to a problem can be used; None if some can."""
-        rows = self._table.take(self._rows[prompt.problem.name]).to_pylist()
-        reasons = [_mismatch_reason(row, prompt, self.judge_version) for row in rows]
-        return None if None in reasons else reasons[0]
-
-    def samples_for(self, prompt: PromptedProblem) -> list[Sample]:
-        """Return the samples of one problem, in the order in which they were generated."""
-        rows = self._table.take(self._rows.get(prompt.problem.name, np.empty(0, np.int64)))
-        reasons = [_mismatch_reason(row, prompt, self.judge_version) for row in rows.to_pylist()]
-        self.left_out += Counter(reason for reason in reasons if reason)
-        usable = rows.filter(pa.array([reason is None for reason in reasons], pa.bool_()))
-        samples = samples_of(usable, [prompt] * len(usable), self.reward)
-        return [_with_run_origin(sample) for sample in samples]
-
-
-def _with_run_origin(sample: Sample) -> Sample:
-    """Return the sample with another run's policy as its origin, if a policy generated it."""
-    if sample.origin.source != "policy":
-        return sample
-    return replace(sample, origin=replace(sample.origin, source="run"))
-
-
-def _mismatch_reason(
-    row: Mapping[str, Any], prompt: PromptedProblem, judge_version: str
-) -> str | None:
-    """Return why a logged sample does not apply to this problem; None if it does."""
-    if row["problem_hash"] != prompt.problem.hash:
-        return "the problem has other tests"
-    if row["prompt"] != prompt_digest(prompt):
-        return "generated for another prompt, or with another tokenizer"
-    if row["judge"] != judge_version:
-        return "judged by another judge version"
-    return None
-
-
-def _rows_by_problem(table: pa.Table) -> dict[str, np.ndarray]:
-    """Return each problem's row numbers: rows generated for the batch that trained on them.
-
-    Replayed samples would count twice, and samples from the data set or from other runs are
-    available at their origin.
-    """
-    own = np.array(table["source"].to_pylist(), object) == "policy"
-    steps, generated_for = (np.array(table[key].to_pylist(), object) for key in ("step", "written"))
-    rows = defaultdict[str, list[int]](list)
-    names = table["problem"].to_pylist()
-    for row in np.flatnonzero(own & (steps == generated_for)).tolist():
-        rows[names[row]].append(row)
-    return {name: np.array(rows[name], np.int64) for name in sorted(rows)}
-
-
-class FrozenBatches:
-    """The batches that an earlier run logged, in their order, instead of rollouts.
-
-    Responses and rewards are the same bits for every algorithm, so two runs differ in the loss
-    alone. Nothing is generated and nothing is judged.
+    Infrastructure errors and verdicts that wall time decided are not cached.
     """
 
-    offline = None
-    replay = None
+    def __init__(self, folder: Path, judge: Environment, ledger: Ledger) -> None:
+        self.folder, self.judge, self.ledger = folder / judge.version, judge, ledger
 
-    def __init__(
-        self,
-        config: RunConfig,
-        prompts: Sequence[PromptedProblem],
-        judge_version: str,
-        costs: JudgingCosts,
-        accepts_missing_logprobs: bool,
-    ) -> None:
-        """`accepts_missing_logprobs`: whether the algorithm learns without behaviour log-probs.
+    def submit(
+        self, problem: Problem, responses: Mapping[str, str]
+    ) -> Callable[[], dict[str, Judgement]]:
+        """Start judging if the judge works in other processes.
 
-        Raises UserError if the logged batches do not fit.
+        `responses`: by program, which names each on disk. Returns a function that waits for the
+        judgement of each program.
         """
-        self.config, self.judge_version, self.costs = config, judge_version, costs
-        self.accepts_missing_logprobs = accepts_missing_logprobs
-        self.run = Path(config.replay.from_runs[0])
-        self.digest = sample_log.digest(self.run)
-        numbers = sample_log.steps(self.run)
-        if missing := set(range(1, config.steps + 1)) - set(numbers):
-            self._refuse(
-                f"batch {min(missing)} is not recorded; use steps={min(missing) - 1} or fewer"
-            )
-        names = set(sample_log.read_all(self.run)["problem"].unique().to_pylist())
-        self._prompts = {p.problem.name: p for p in prompts if p.problem.name in names}
-        if absent := sorted(names - self._prompts.keys()):
-            self._refuse(f"{absent[0]} is not in this run's train split; use the task of that run")
-        self._step = 0
+        file = self.folder / f"{problem.hash}.json"
+        cached = dict(_read(file))
+        missing = [program for program in responses if _key(program) not in cached]
+        submissions = [Submission(problem, responses[program]) for program in missing]
+        pending: Callable[[], list[Judgement]] = lambda: self.judge.judge(submissions)  # noqa: E731
+        if missing and isinstance(self.judge, AsyncEnvironment):
+            pending = self.judge.submit(submissions)
 
-    def _refuse(self, reason: str) -> NoReturn:
-        raise UserError(f"replay.from_runs=[{self.run}]: {reason}")
+        def wait() -> dict[str, Judgement]:
+            if missing:
+                with self.ledger.phase("judge"):
+                    fresh = pending()
+                cached.update(zip(map(_key, missing), fresh, strict=True))
+                _write(file, dict(_read(file)) | cached)
+            judgements = {program: cached[_key(program)] for program in responses}
+            return {
+                program: replace(judgement, program=program if judgement.program else "")
+                for program, judgement in judgements.items()
+            }
 
-    def collect(self, step: int) -> list[Sample]:
-        """Return the batch that the logged run trained on at `step`."""
-        table, self._step = sample_log.read(self.run, step), step
-        rows = table.to_pylist()
-        prompts = [self._prompts[row["problem"]] for row in rows]
-        for row, prompt in zip(rows, prompts, strict=True):
-            if reason := _mismatch_reason(row, prompt, self.judge_version):
-                self._refuse(f"batch {step}, {row['problem']}: {reason}")
-            if row["logps"] is None and not self.accepts_missing_logprobs:
-                self._refuse(
-                    f"batch {step} has responses without rollout log-probs, which "
-                    f"algo={self.config.algo.name} needs"
-                )
-        samples = samples_of(table, prompts, self.config.task.reward)
-        samples = [_with_run_origin(sample) for sample in samples]
-        self.costs.charge_samples(samples)
-        return samples
+        return wait
 
-    def upcoming_prompts(self, batches: int) -> list[PromptedProblem]:
-        """Return the prompts of the next batches."""
-        steps = range(self._step + 1, min(self._step + batches, self.config.steps) + 1)
-        tables = [sample_log.read(self.run, step) for step in steps]
-        names = [name for table in tables for name in table["problem"].to_pylist()]
-        return [self._prompts[name] for name in dict.fromkeys(names)]
 
-    @property
-    def judging_stats(self) -> list[JudgeStats]:
-        """The cost of judging the batches."""
-        return [self.costs.stats]
+def _write(file: Path, judgements: Mapping[str, Judgement]) -> None:
+    stored = {
+        key: asdict(judgement) | {"program": bool(judgement.program)}
+        for key, judgement in judgements.items()
+        if judgement.verdict is not Verdict.INFRA_ERROR and not judgement.by_wall_time
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, json.dumps(stored))
 
-    @property
-    def description(self) -> dict[str, Any]:
-        """The source of the batches, for run.json."""
-        return {"frozen": {"run": str(self.run), "digest": self.digest}}
 
-    def metrics(self) -> dict[str, float]:
-        """Return no metrics: there is no replay buffer."""
-        return {}
+def _read(file: Path) -> Iterator[tuple[str, Judgement]]:
+    """Yield (key, judgement); nothing if the file is missing or broken."""
+    with suppress(FileNotFoundError, json.JSONDecodeError):
+        for key, fields in json.loads(file.read_text()).items():
+            yield key, Judgement(**fields | {"verdict": Verdict(fields["verdict"])})
+
+
+def _key(text: str, length: int = 24) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+class JudgingCosts:
+    """Charge a run for judging programs that it did not generate.
+
+    Another run or the cache on disk may have paid already. Each program is charged again, once, so
+    that equal runs cost the same. Its generation is charged to nobody.
+    """
+
+    def __init__(self, ledger: Ledger, count: str) -> None:
+        """`count`: the ledger's count of such programs."""
+        self.ledger, self.count, self.stats = ledger, count, JudgeStats()
+        self._charged: dict[str, None] = {}  # in order of their first use
+
+    def charge(self, key: str, judgements: Sequence[Judgement]) -> bool:
+        """Charge the judgements behind a key once; return whether they are new."""
+        if key in self._charged:
+            return False
+        self._charged[key] = None
+        counts, stats = self.ledger.counts, self.stats
+        setattr(counts, self.count, getattr(counts, self.count) + len(judgements))
+        stats.infra_errors += sum(one.verdict is Verdict.INFRA_ERROR for one in judgements)
+        stats.programs_judged += len(judgements)
+        stats.tests_run += sum(one.run for one in judgements)
+        stats.cpu_s += sum(one.cpu_s for one in judgements)
+        return True
+
+    def charge_samples(self, samples: Iterable[Sample]) -> None:
+        """Charge each new program of these samples; a response without one costs nothing."""
+        for sample in samples:
+            if program := sample.judgement.program:
+                key = _key(repr((sample.prompt.problem.name, program)), 16)
+                self.charge(key, [sample.judgement])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position and the charged costs."""
-        return {"step": self._step, "digest": self.digest, "charges": self.costs.state_dict()}
+        """Return the costs, and the keys they are for."""
+        return {"stats": asdict(self.stats), "charged": list(self._charged)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned. Raises UserError if the logged run has changed."""
-        if state["digest"] != self.digest:
-            self._refuse("it has changed since the checkpoint; restore it")
-        self._step = state["step"]
-        self.costs.load_state_dict(state["charges"])
+        """Restore what `state_dict` returned."""
+        self.stats, self._charged = JudgeStats(**state["stats"]), dict.fromkeys(state["charged"])
 
 
 Logprob = Annotated[float, Gt(-float("inf")), Le(0)]
@@ -357,23 +277,6 @@ class ProgramFile:
 def encode_response(text: str, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     """Return the tokens of a response, with EOS."""
     return (*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id)
-
-
-def check_source(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:
-    """Count samples of problems outside this run's train split.
-
-    Raises UserError if no sample is usable, judged by the first problem that both have.
-    """
-    problems = source.problems
-    outside = problems.keys() - {prompt.problem.name for prompt in prompts}
-    if outside:
-        count = sum(problems[name] for name in outside)
-        source.left_out["of problems that this run's train split has not"] += count
-    shared = next((prompt for prompt in prompts if prompt.problem.name in problems), None)
-    if shared is None:
-        raise UserError(f"{source}: none of its problems is in this run's train split")
-    if isinstance(source, EarlierRun) and (reason := source.rejection_reason(shared)):
-        raise UserError(f"{source}: {shared.problem.name}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
