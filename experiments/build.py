@@ -42,8 +42,8 @@ from experiments.rollout.prompts import (
 )
 from experiments.rollout.rewards import RewardShaping
 from experiments.rollout.rollouts import BatchSource, Rollouts
-from experiments.run_dir.activity import Activity
 from experiments.run_dir.ledger import Ledger
+from experiments.run_dir.progress import Activity
 from experiments.run_dir.records import Records
 from experiments.runtime.base import SINGLE_PROCESS, Runtime, build_worker_parts
 from experiments.runtime.judges import Environments

@@ -28,7 +28,7 @@ from pydantic import PositiveInt
 from experiments.benchmarks import common
 from experiments.benchmarks.common import ROOT
 from experiments.errors import UserError, command
-from experiments.run_dir.machine import machine_cpu_s, own_cpu_s
+from experiments.run_dir.ledger import machine_cpu_s, own_cpu_s
 
 PROBE = Path("experiments", "benchmarks", "judge_probe.py")
 WARM_UPS = 2  # rounds after which a judge can tell programs that will pass

@@ -31,8 +31,7 @@ from experiments.learner.batching import Tokens
 from experiments.learner.modules import Modules
 from experiments.policy import loading
 from experiments.policy.policy import Policy
-from experiments.run_dir.flops import UNKNOWN, ModelFlops, Text
-from experiments.run_dir.ledger import Ledger
+from experiments.run_dir.ledger import UNKNOWN, Ledger, ModelFlops, Text
 
 GIB = 2**30
 LOSS_BLOCKS = 5  # the most float32 blocks of logits in the backward pass of `chosen_logp`

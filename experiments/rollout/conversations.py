@@ -34,7 +34,7 @@ from envs.tasks.prompts import MAX_PIECE_CHARS, Feedback
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Request, Sampling
 from experiments.errors import UserError
-from experiments.run_dir.flops import Text
+from experiments.run_dir.ledger import Text
 from experiments.sample import Completion, PromptedProblem, Sample, Turn, seed_for
 
 if TYPE_CHECKING:

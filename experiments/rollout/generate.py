@@ -25,9 +25,9 @@ from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, FinishedResponse, Request, Sampling
 from experiments.policy.loading import pick_device
 from experiments.rollout.conversations import Awaited, Dialogue, converse
-from experiments.run_dir.activity import Activity
 from experiments.run_dir.interrupts import defer_interrupts
 from experiments.run_dir.ledger import Ledger
+from experiments.run_dir.progress import Activity
 from experiments.sample import Completion, Origin, PromptedProblem, Sample, rewarded_samples
 
 ABANDON_EVERY_S = 0.2  # interval between requests to a running judge to stop

@@ -59,9 +59,7 @@ class Loggers:
             for name, value in row.items()
             if not (isinstance(value, float) and math.isnan(value))
         }
-        for name, logger in list(self.open.items()):
-            with self._guarded(name, "log"):
-                logger.log(row["step"], values)
+        self._each("log", lambda logger: logger.log(row["step"], values))
 
     def evaluation(
         self,
@@ -75,20 +73,25 @@ class Loggers:
 
         Those at a further temperature stand beside the main ones: eval/pass@1 (T=1).
         """
-        for name, logger in list(self.open.items()):
-            with self._guarded(name, "log"):
-                found = sorted(scores(pd.DataFrame(rows), ks).items())
-                values = {f"eval/{score}": column.mean() for score, column in found}
-                if temperature is None:
-                    logger.log(step, {"step": step, **values, **spent})
-                else:
-                    logger.log(step, {at_temperature(n, temperature): values[n] for n in values})
+
+        def log(logger: Logger) -> None:
+            found = sorted(scores(pd.DataFrame(rows), ks).items())
+            values = {f"eval/{score}": column.mean() for score, column in found}
+            if temperature is None:
+                logger.log(step, {"step": step, **values, **spent})
+            else:
+                logger.log(step, {at_temperature(n, temperature): values[n] for n in values})
+
+        self._each("log", log)
 
     def close(self, status: str) -> None:
         """Close all."""
+        self._each("finish", lambda logger: logger.close(status))
+
+    def _each(self, verb: str, act: Callable[[Logger], None]) -> None:
         for name, logger in list(self.open.items()):
-            with self._guarded(name, "finish"):
-                logger.close(status)
+            with self._guarded(name, verb):
+                act(logger)
 
     @contextlib.contextmanager
     def _guarded(self, name: str, verb: str) -> Any:

@@ -1,7 +1,9 @@
-"""The display of a running run on stderr: bars and the present activity.
+"""The display of a running run on stderr: bars, and its present activity with counters.
 
 On a terminal the activity is a line below the bars that changes as it goes. Elsewhere, e.g. in a
-log file, a line comes every LINE_EVERY_S seconds, also within a long step.
+log file, a line comes every LINE_EVERY_S seconds, also within a long step. The loop and the judge's
+thread write the activity, and the display's thread reads it. Counters say how far a phase is, and
+decide nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,73 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from experiments.run_dir.activity import Activity
+# of the ledger's phases
+VERBS = {
+    "generate": "writing",
+    "judge": "judging",
+    "reference": "scoring with the reference",
+    "train": "learning",
+    "sync": "passing weights on",
+    "evaluate": "evaluating",
+}
+RATE_AFTER_S = 1.0  # before, a rate says nothing
+
+
+@dataclass
+class Activity:
+    """What a run does, and how far it is."""
+
+    verb: str = ""
+    unit: str = ""  # of what is counted
+    total: int = 0  # 0: nothing is counted
+    done: int = 0
+    tokens: int = 0  # drawn
+    judged: int | None = None  # programs judged while others are written
+    since: float = field(default_factory=time.monotonic)
+
+    def begin(self, verb: str) -> None:
+        """Begin a phase, whose counters are at zero."""
+        self.verb, self.unit, self.total, self.done = verb, "", 0, 0
+        self.tokens, self.judged, self.since = 0, None, time.monotonic()
+
+    @contextmanager
+    def phase(self, verb: str) -> Iterator[None]:
+        """Show this phase within the block, and the enclosing one after it."""
+        outer = self.verb
+        self.begin(verb)
+        try:
+            yield
+        finally:
+            self.begin(outer)
+
+    def expect(self, total: int, unit: str) -> None:
+        """Count up to `total` from now on."""
+        self.total, self.unit, self.done = total, unit, 0
+
+    def advance(self, count: int) -> None:
+        """Count finished units."""
+        self.done = min(self.total, self.done + count)
+
+    def draw(self, tokens: int) -> None:
+        """Count drawn tokens."""
+        self.tokens += tokens
+
+    def text(self) -> str:
+        """Say it, e.g. "writing 37/64 responses, 4,210 tokens, 118/s · judged 12"."""
+        if not self.verb:
+            return ""
+        text = self.verb
+        if self.total:
+            text += f" {self.done}/{self.total} {self.unit}"
+        seconds = time.monotonic() - self.since
+        if self.tokens:
+            text += f", {self.tokens:,} tokens"
+            if seconds > RATE_AFTER_S:
+                text += f", {self.tokens / seconds:,.0f}/s"
+        if self.judged is not None:
+            text += f" · judged {self.judged}"
+        return text
+
 
 LINE_EVERY_S = 30.0  # between lines without a terminal
 CHECK_EVERY_S = 1.0

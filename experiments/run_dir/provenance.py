@@ -1,4 +1,4 @@
-"""What a run's numbers come from: commit, uncommitted changes, sources, packages, command line.
+"""What a run's numbers come from: commit, changes, sources, packages, command line, hardware.
 
 `code.diff` of a run folder is the difference to the commit, and `digests.json` has a digest of each
 source file. Tokens and passwords are masked.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
@@ -145,3 +147,29 @@ def _git(*arguments: str) -> bytes:
     except (OSError, subprocess.SubprocessError):
         return b""
     return done.stdout
+
+
+def hardware() -> dict[str, Any]:
+    """Describe the hardware that a run's times and last bits depend on; memory in GB (2^30 B)."""
+    import torch
+
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "machine": platform.machine(),
+        "cpu": processor(),
+        # Another instruction set changes the last digits of a loss, on the same CPU.
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "cpus": os.cpu_count(),
+        "memory_gb": round(memory / 2**30, 1),
+        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+    }
+
+
+def processor() -> str:
+    """Return the CPU's name, family and model: a virtual machine's name may be just 'AMD EPYC'."""
+    with suppress(OSError):
+        first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+        facts = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$", first, re.MULTILINE))
+        family, model = facts.get("cpu family"), facts.get("model")
+        return f"{facts['model name']}, family {family}, model {model}" if len(facts) == 3 else ""
+    return platform.processor()

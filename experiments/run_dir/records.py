@@ -13,7 +13,6 @@ Files are replaced atomically, and a resumed run cuts what came after its checkp
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import json
 import os
 import platform
@@ -22,6 +21,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -33,8 +33,7 @@ from experiments.errors import UserError
 from experiments.gpus import VISIBLE
 from experiments.run_dir import checkpoints
 from experiments.run_dir.atomic_files import atomic_write, lock, sync
-from experiments.run_dir.machine import hardware
-from experiments.run_dir.provenance import command_line, commit, keep_provenance, packages
+from experiments.run_dir.provenance import command_line, commit, hardware, keep_provenance, packages
 
 PACKAGES = ("torch", "transformers", "hydra-core", "pandas", "docker", "numpy")
 BEST = "best"  # name of the checkpoint with the best evaluation
@@ -68,7 +67,7 @@ class Records:
             "model": config.model.name,
             "command": command_line(),
             "commit": commit(),
-            "versions": {"python": platform.python_version(), **_versions()},
+            "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
             "packages": packages(),
             "hardware": hardware(),
             "visible_gpus": os.environ.get(VISIBLE),
@@ -265,7 +264,3 @@ def _new_folder(config: RunConfig) -> Path:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _versions() -> dict[str, str]:
-    return {package: importlib.metadata.version(package) for package in PACKAGES}

@@ -11,7 +11,7 @@ from experiments.engines.hf import HFEngine
 from experiments.learner.costs import free_bytes
 from experiments.policy import loading
 from experiments.policy.policy import Policy
-from experiments.run_dir.machine import PeakMemory
+from experiments.run_dir.ledger import PeakMemory
 
 pytestmark = [
     pytest.mark.cuda,

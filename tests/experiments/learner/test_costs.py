@@ -27,7 +27,7 @@ from experiments.learner.costs import (
 from experiments.policy import loading
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
-from experiments.run_dir.flops import Text
+from experiments.run_dir.ledger import Text
 from tests.compose import model_config, options_of
 from tests.experiments.compose import config
 from tests.experiments.kinds import SLIDING, model_of

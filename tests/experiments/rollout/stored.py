@@ -3,8 +3,7 @@
 from envs.problem import Judgement, Problem, Verdict
 from experiments.engines.base import Sampling
 from experiments.rollout.rollouts import Rollouts
-from experiments.run_dir.flops import ModelFlops
-from experiments.run_dir.ledger import Ledger
+from experiments.run_dir.ledger import Ledger, ModelFlops
 from experiments.sample import Origin, PromptedProblem, Sample
 from tests.experiments.compose import config
 

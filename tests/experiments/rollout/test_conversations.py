@@ -25,8 +25,7 @@ from experiments.rollout.conversations import (
     turns_of,
 )
 from experiments.rollout.generate import Responder
-from experiments.run_dir.flops import ModelFlops, Text
-from experiments.run_dir.ledger import Ledger
+from experiments.run_dir.ledger import Ledger, ModelFlops, Text
 from experiments.sample import Completion, Origin, PromptedProblem, Turn
 from tests.experiments.compose import config
 from tests.growth import growth, repeated

@@ -11,8 +11,7 @@ from experiments.config.schema import PREFETCHED_BATCHES
 from experiments.engines.base import Sampling
 from experiments.rollout.generate import Responder
 from experiments.rollout.initial_values import ReferenceRewards, _record
-from experiments.run_dir.flops import ModelFlops
-from experiments.run_dir.ledger import Ledger
+from experiments.run_dir.ledger import Ledger, ModelFlops
 from experiments.sample import Completion, Origin, PromptedProblem, Sample, Turn
 
 

@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from experiments.run_dir.flops import UNKNOWN, ModelFlops, Text
-from experiments.run_dir.ledger import Ledger
+from experiments.run_dir.ledger import UNKNOWN, Ledger, ModelFlops, Text
 
 MODEL = ModelFlops(1000, 70, 300, 70, ((8, None), (8, 3)))
 TEXTS = [Text(5, [4, 1, 0]), Text(2, [7])]

@@ -4,11 +4,12 @@ import sys
 import time
 from ast import literal_eval
 
-from experiments.run_dir.machine import hardware, machine_cpu_s, own_cpu_s, processor
+from experiments.run_dir.ledger import machine_cpu_s, own_cpu_s
+from experiments.run_dir.provenance import hardware, processor
 
 
 def test_a_run_knows_its_cpu_and_the_instructions_that_its_sums_are_made_with():
-    told = "from experiments.run_dir.machine import hardware; print(hardware())"
+    told = "from experiments.run_dir.provenance import hardware; print(hardware())"
     environment = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
     other = subprocess.run(
         [sys.executable, "-c", told], env=environment, capture_output=True, text=True, check=True

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.run_dir.machine import PeakMemory
+from experiments.run_dir.ledger import PeakMemory
 
 MIB = 2**20
 

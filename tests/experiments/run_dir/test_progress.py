@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from experiments.run_dir import progress
-from experiments.run_dir.activity import Activity
-from experiments.run_dir.progress import Display
+from experiments.run_dir.progress import Activity, Display
 
 ROW = {"generated_tokens": 640, "reward_mean": 0.25}
 
