@@ -31,7 +31,7 @@ from experiments.config.schema import RunConfig
 from experiments.engine_check import kl_to_base
 from experiments.errors import UserError, is_expected, is_full, one_line
 from experiments.evaluation import pass_at_each
-from experiments.policy import loading
+from experiments.policy import loading, lora
 from experiments.replay import sample_log
 from experiments.rollout.rewards import FIRST_AFTER, LearningSigns, sample_lines, sample_metrics
 from experiments.run_dir import checkpoints
@@ -362,7 +362,7 @@ class Trainer:
                 parts.eval_engine.sync(self.learner.policy)
             tensors = parts.tensors()
             weights = tensors["learner"]["modules"]["model"]
-            loading.save(self.learner.policy, parts.eval_engine.policy, weights, folder)
+            lora.save(self.learner.policy, parts.eval_engine.policy, weights, folder)
             parts.tokenizer.save_pretrained(folder)
             if whole:
                 state = {

@@ -8,39 +8,37 @@ from __future__ import annotations
 import copy
 import os
 import platform
-import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from pydantic import PositiveInt
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerBase
 
 from algorithms import make
 from algorithms.base import Algorithm
 from analysis.rendering import markdown_table
-from envs.problem import Judgement, Problem, Verdict
+from envs.problem import Judgement, Verdict
 from envs.reward import RewardConfig
 from envs.tasks import open_task
-from envs.tasks.task import task_config
+from envs.tasks.task import TaskConfig, task_config
 from experiments.config.composition import config_of
 from experiments.config.schema import ModelConfig
 from experiments.engines.base import Engine, Request, Sampling
+from experiments.engines.hf import HFEngine
+from experiments.learner.learner import Learner
+from experiments.policy import loading
+from experiments.policy.policy import Policy
 from experiments.rollout.prompts import encode_prompts
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Completion, Origin, PromptedProblem, Sample, rewarded_samples
-
-if TYPE_CHECKING:
-    from torch import Tensor
-    from transformers import PreTrainedTokenizerBase
-
-    from envs.tasks.task import TaskConfig
-    from experiments.engines.hf import HFEngine
-    from experiments.learner.learner import Learner
-    from experiments.policy.policy import Policy
 
 ROOT = Path(__file__).resolve().parents[2]
 Prompts = Sequence[Sequence[int]]  # token ids
@@ -127,25 +125,13 @@ def algorithms() -> dict[str, Algorithm]:
     }
 
 
-@dataclass
-class Step:
-    """A repeatable optimiser step of one algorithm."""
-
-    learner: Learner
-
-    def __call__(self, samples: Sequence[Sample], group_size: int) -> dict[str, float]:
-        return self.learner.update(samples, group_size, None)
-
-
-def step_of(
+def learner_of(
     algorithm: Algorithm, policy: Policy, pad: int, copied: bool = True, **train: Any
-) -> Step:
+) -> Learner:
     """Make a learner for the policy, or for a copy of it, with `train` settings."""
-    from experiments.learner.learner import Learner
-
     trained = policy.with_model(copy.deepcopy(policy.model)) if copied else policy
     config = replace(config_of([]).train, warmup_steps=0, **train)
-    return Step(Learner(trained, pad, algorithm, config, 10**6, Ledger()))
+    return Learner(trained, pad, algorithm, config, 10**6, Ledger())
 
 
 # Models, prompts and responses
@@ -179,13 +165,10 @@ class MiniContests:
     size: BatchSize
 
     @staticmethod
-    def load(model: ModelConfig, size: BatchSize | None = None) -> MiniContests:
-        """Load them; without a size, fewer and shorter responses where no model is bundled."""
-        from experiments.engines.hf import HFEngine
-        from experiments.policy import loading
-
+    def load(model: ModelConfig) -> MiniContests:
+        """Load them; fewer and shorter responses where the model is not bundled."""
         bundled = str(model.path).startswith("assets/")
-        size = size or (BatchSize(16, 8, 64) if bundled else BatchSize(4, 4, 48))
+        size = BatchSize(16, 8, 64) if bundled else BatchSize(4, 4, 48)
         policy, tokenizer = loading.load(model)
         task = task_config(["task=mini", f"task.train_problems={size.prompts}"])
         task.chat = bool(tokenizer.chat_template)
@@ -229,13 +212,12 @@ def engine_rate(
     return {"generation": sum(len(each.tokens) for each in completions) / seconds}
 
 
-def responses(engine: Engine, prompts: Prompts, group_size: int, max_tokens: int) -> list[Sample]:
+def responses(
+    engine: Engine, prompted: Sequence[PromptedProblem], group_size: int, max_tokens: int
+) -> list[Sample]:
     """Generate a group for each prompt, one response in four with the reward 1."""
-    completions = generate_responses(engine, prompts, group_size, Sampling(max_tokens))
-    owners = [
-        PromptedProblem(Problem(f"p{i}", "", (), ()), tuple(p)) for i, p in enumerate(prompts)
-    ]
-    return rewarded(owners, completions)
+    prompts, sampling = [prompt.tokens for prompt in prompted], Sampling(max_tokens)
+    return rewarded(prompted, generate_responses(engine, prompts, group_size, sampling))
 
 
 def rewarded(prompts: Sequence[PromptedProblem], completions: Sequence[Completion]) -> list[Sample]:
@@ -248,21 +230,6 @@ def rewarded(prompts: Sequence[PromptedProblem], completions: Sequence[Completio
     return rewarded_samples(owners, completions, judgements, RewardConfig(), origin)
 
 
-def random_prompts(size: BatchSize, prompt_tokens: int, vocabulary: int) -> list[PromptedProblem]:
-    """Prompts of random tokens, the same each time."""
-    draw = random.Random(0)
-    return [
-        PromptedProblem(
-            Problem(f"p{number}", "", (), ()),
-            tuple(draw.randrange(3, vocabulary) for _ in range(prompt_tokens)),
-        )
-        for number in range(size.prompts)
-    ]
-
-
 def padded(rows: Sequence[Sequence[int]], side: str) -> Tensor:
     """`(len(rows), width of the longest)`, padded with -1 on the "left" or "right"."""
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-
     return pad_sequence([torch.tensor(row) for row in rows], True, -1, side)

@@ -28,7 +28,8 @@ from experiments.errors import command
 def main(options: ModelOptions) -> None:
     """Measure and print."""
     torch.set_num_threads(1)
-    mini = MiniContests.load(common.model_config(options.model, options.dtype))
+    model = common.model_config(options.model, options.dtype)
+    mini = MiniContests.load(model)
     title = f"Generation: {options.model}, {options.dtype}, {mini.size} tokens"
     sampling = Sampling(mini.size.max_tokens)
 
@@ -44,21 +45,20 @@ def main(options: ModelOptions) -> None:
     }
     engines: dict[str, Engine] = {"ours": mini.engine}
     if vllm_version():
-        engines["vLLM"] = vllm_engine(mini, common.model_config(options.model, options.dtype))
+        from experiments.engines.vllm import Host, VLLMEngine
+
+        config = config_of([f"engine.batch_size={mini.size.prompts * mini.size.responses}"])
+        task = replace(mini.task, max_response_tokens=mini.size.max_tokens)
+        host = Host(replace(config, algo=None, task=task, model=model), mini.engine.policy)
+        engines["vLLM"] = VLLMEngine(host, mini.engine.policy, mini.ends)
         cases["vLLM"] = partial(rate, engines["vLLM"])
     common.report(title, common.alternate(cases, options.rounds), "tokens/s", "generate")
     for name, engine in engines.items():
-        share = same_greedy_tokens(engine, mini.engine, mini.prompts, mini.size.max_tokens)
-        print(f"{name}: {share:.0%} of the greedy responses are those of generate")
-
-
-def vllm_engine(mini: MiniContests, model: Any) -> Engine:
-    from experiments.engines.vllm import Host, VLLMEngine
-
-    config = config_of([f"engine.batch_size={mini.size.prompts * mini.size.responses}"])
-    task = replace(mini.task, max_response_tokens=mini.size.max_tokens)
-    config = replace(config, algo=None, task=task, model=model)
-    return VLLMEngine(Host(config, mini.engine.policy), mini.engine.policy, mini.ends)
+        given = mini.prompts, 1
+        ours = common.generate_responses(engine, *given, replace(sampling, temperature=0))
+        theirs = transformers_responses(mini.engine, *given, sampling.max_tokens, do_sample=False)
+        same = sum(list(a.tokens) == b for a, b in zip(ours, theirs, strict=True))
+        print(f"{name}: {same / len(ours):.0%} of the greedy responses are those of generate")
 
 
 def bare_rate(mini: MiniContests, number: int) -> dict[str, float]:
@@ -100,15 +100,6 @@ def transformers_responses(
         output = model.generate(**inputs, **draws)
     eos, rows = set(engine.eos.tolist()), output[:, ids.shape[1] :].tolist()
     return [row[: next((i + 1 for i, t in enumerate(row) if t in eos), len(row))] for row in rows]
-
-
-def same_greedy_tokens(
-    engine: Engine, reference: HFEngine, prompts: common.Prompts, max_tokens: int
-) -> float:
-    """Share of prompts whose greedy response is that of `generate` on `reference`'s model."""
-    ours = common.generate_responses(engine, prompts, 1, Sampling(max_tokens, temperature=0))
-    theirs = transformers_responses(reference, prompts, 1, max_tokens, do_sample=False)
-    return sum(list(a.tokens) == b for a, b in zip(ours, theirs, strict=True)) / len(theirs)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import gc
 import math
+import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
 import transformers
 from pydantic import PositiveFloat
 
+from envs.problem import Problem
 from experiments.benchmarks import common
 from experiments.benchmarks.common import ROOT, BatchSize
 from experiments.config.composition import config_of
@@ -35,7 +36,7 @@ from experiments.errors import command
 from experiments.learner import costs
 from experiments.policy import loading
 from experiments.policy.policy import Policy
-from experiments.sample import Completion
+from experiments.sample import Completion, PromptedProblem
 
 CUDA_TESTS = "tests/experiments/test_cuda.py"
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
@@ -74,11 +75,21 @@ class Bench:
     def policy(self) -> Policy:
         """The same random bfloat16 weights each time."""
         torch.manual_seed(0)
-        return Policy(loading.random_model(self.model, self.device, torch.bfloat16))
+        with torch.device(self.device):
+            model = transformers.AutoModelForCausalLM.from_config(
+                self.model, dtype=torch.bfloat16, attn_implementation="sdpa"
+            )
+        return Policy(model.eval())
 
     @property
-    def prompted(self) -> list[Any]:
-        return common.random_prompts(self.size, self.prompt_tokens, self.model.vocab_size)
+    def prompted(self) -> list[PromptedProblem]:
+        """Prompts of random tokens, the same each time."""
+        draw, vocabulary = random.Random(0), self.model.vocab_size
+        prompts = [
+            tuple(draw.randrange(3, vocabulary) for _ in range(self.prompt_tokens))
+            for _ in range(self.size.prompts)
+        ]
+        return [PromptedProblem(Problem(f"p{n}", "", (), ()), p) for n, p in enumerate(prompts)]
 
     def config(self) -> RunConfig:
         """The configuration of a run with such batches."""
@@ -103,7 +114,14 @@ def main(options: Options) -> int:
     name = torch.cuda.get_device_name(0) if device.type == "cuda" else "no GPU"
     print(f"{name}, torch {torch.__version__}, transformers {transformers.__version__}", flush=True)
     for size, (shape, steps) in SHAPES.items():
-        bench = make_bench(TINY if options.small else shape, steps, options.small, device)
+        ends = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
+        shapes = dict(zip(SIZES, TINY if options.small else shape, strict=True))
+        model = transformers.AutoConfig.for_model(
+            "qwen2", **shapes, **ends, tie_word_embeddings=True
+        )
+        bench = Bench(model, steps, BatchSize(16, 8, 256), PROMPT_TOKENS, device, rounds=2)
+        if options.small:
+            bench = Bench(model, steps, BatchSize(2, 4, 8), 6, device, rounds=1)
         for part in (tests, agree, learn, generate, vllm):
             if part is tests and size != "0.5B":
                 continue
@@ -129,17 +147,6 @@ def clear(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-def make_bench(
-    shape: Sequence[int], steps: Sequence[str], small: bool, device: torch.device
-) -> Bench:
-    """A Qwen2 of this shape."""
-    ends = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
-    sizes = dict(zip(SIZES, shape, strict=True))
-    model = transformers.AutoConfig.for_model("qwen2", **sizes, **ends, tie_word_embeddings=True)
-    size = BatchSize(2, 4, 8) if small else BatchSize(16, 8, 256)
-    return Bench(model, steps, size, 6 if small else PROMPT_TOKENS, device, 1 if small else 2)
-
-
 def tests(bench: Bench) -> None:
     """What is the same on a GPU as on a CPU."""
     if bench.device.type != "cuda":
@@ -152,18 +159,14 @@ def tests(bench: Bench) -> None:
         raise RuntimeError(f"{CUDA_TESTS} ended with {done.returncode}")
 
 
-def agree(bench: Bench) -> None:
-    """Our loop's log-probs against the learner's."""
-    policy = bench.policy()
-    _agree(bench, policy, HFEngine(policy, {EOS}, PAD, 4096))
-
-
-def _agree(bench: Bench, policy: Policy, engine: Engine) -> None:
+def agree(bench: Bench, engine: Engine | None = None) -> None:
+    """An engine's log-probs, by default our loop's, against the learner's."""
+    engine = engine or HFEngine(bench.policy(), {EOS}, PAD, 4096)
     config, algorithm = bench.config(), common.algorithms()[STEPS[0]]
     for temperature in (1.0, 0.7):
         config.train.temperature = temperature
-        step = common.step_of(algorithm, policy, PAD, copied=False, temperature=temperature)
-        found = LogprobCheck(config, engine, step.learner, bench.prompted).check(0)
+        learner = common.learner_of(algorithm, engine.policy, PAD, False, temperature=temperature)
+        found = LogprobCheck(config, engine, learner, bench.prompted).check(0)
         print(
             f"temperature {temperature:g}: mean difference {found.mean:.4f} nats "
             f"(at most {found.bound:g}), greatest {found.max:.3f}",
@@ -186,11 +189,11 @@ def learn(bench: Bench) -> None:
         algorithm, policy = common.algorithms()[name], bench.policy()
         policy.model.requires_grad_(True)
         pieces = {"micro_batch": config.train.micro_batch}
-        step = common.step_of(algorithm, policy, PAD, copied=False, **pieces)
+        learner = common.learner_of(algorithm, policy, PAD, False, **pieces)
         seconds = []
         for _ in range(1 + bench.rounds):
             timer = common.start_timer()
-            step(samples, bench.size.responses)  # its metrics wait for the GPU
+            learner.update(samples, bench.size.responses, None)  # its metrics wait for the GPU
             seconds.append(timer()["wall time"])
         rate = trained_tokens / min(seconds[1:])
         text = f"{name}: {min(seconds[1:]):.2f} s a step, {rate:,.0f} tokens/s"
@@ -203,21 +206,18 @@ def learn(bench: Bench) -> None:
             text += f", MFU {6 * parameters * rate / flops:.0%}, peak {peak / 2**30:.1f} GiB"
             text += f", {peak / needed:.2f} of the estimate"
         print(text, flush=True)
-        del step, policy
+        del learner, policy
         clear(bench.device)
 
 
-def generate(bench: Bench) -> None:
-    """Tokens a second of our loop. No response ends early."""
-    _generate(bench, HFEngine(bench.policy(), set(), PAD, 4096))
-
-
-def _generate(bench: Bench, engine: Engine) -> None:
+def generate(bench: Bench, engine: Engine | None = None) -> None:
+    """Tokens a second of an engine, by default our loop, in which no response ends early."""
+    engine = engine or HFEngine(bench.policy(), set(), PAD, 4096)
     prompts, sampling = [p.tokens for p in bench.prompted], Sampling(bench.size.max_tokens)
-    rate: Callable[[int], dict[str, float]] = partial(
-        common.engine_rate, engine, prompts, bench.size.responses, sampling
-    )
-    rates = [found["generation"] for found in map(rate, range(1 + bench.rounds))]
+    rates = [
+        common.engine_rate(engine, prompts, bench.size.responses, sampling, number)["generation"]
+        for number in range(1 + bench.rounds)
+    ]
     print(f"{max(rates[1:]):,.0f} tokens/s", flush=True)
 
 
@@ -235,9 +235,9 @@ def vllm(bench: Bench) -> None:
         config.model = replace(config.model, path=folder)
         config.engine = replace(config.engine, name="vllm", colocate=True)
         engine = VLLMEngine(Host(config, policy), policy, {EOS})
-        _generate(bench, engine)
+        generate(bench, engine)
         asleep = torch.cuda.mem_get_info()[0]
-        _agree(bench, policy, engine)
+        agree(bench, engine)
         with torch.no_grad():
             for parameter in policy.model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1 * parameter.std())
@@ -247,7 +247,7 @@ def vllm(bench: Bench) -> None:
         torch.cuda.synchronize(bench.device)
         print(f"weight sync, wake-up included: {seconds()['wall time']:.2f} s")
         print(f"asleep: {(asleep - torch.cuda.mem_get_info()[0]) / 2**30:.1f} GiB more are free")
-        _agree(bench, policy, engine)
+        agree(bench, engine)
 
 
 if __name__ == "__main__":

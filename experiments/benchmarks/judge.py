@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,52 +53,46 @@ def main(options: Options) -> None:
         for kind in options.sandboxes.split(","):
             try:
                 probes = {
-                    case: stack.enter_context(Probe(folder, kind, workloads))
+                    case: stack.enter_context(probe(folder, kind, workloads))
                     for case, folder in folders.items()
                 }
                 for name in workloads:
-                    cases = {case: partial(probe.measure, name) for case, probe in probes.items()}
+                    cases = {case: partial(measure, name) for case, measure in probes.items()}
                     values = common.alternate(cases, options.rounds, WARM_UPS)
                     common.report(f"Judging in {kind}: {name}", values, "ms", "before")
             except EOFError:
                 print(f"{kind}: left out; the output above says why")
 
 
-class Probe:
-    """`judge_probe` in a checkout, behind two pipes."""
+@contextlib.contextmanager
+def probe(
+    folder: Path, kind: str, workloads: Mapping[str, Any]
+) -> Iterator[Callable[[str, int], dict[str, float]]]:
+    """Run `judge_probe` in a checkout, behind two pipes; yield a function that measures a pass.
 
-    def __init__(self, folder: Path, kind: str, workloads: Mapping[str, Any]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(PROBE), kind],
-            cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(folder)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        # Docker's engine and its containers are no descendants of ours.
-        self._cpu_s = machine_cpu_s if kind == "docker" else own_cpu_s
-        self._say(workloads)
+    It returns milliseconds a program of a workload. Raises EOFError if the probe has ended.
+    """
+    command = [sys.executable, str(PROBE), kind]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    process: Any = subprocess.Popen(command, cwd=folder, env=environment, **pipes)
+    # Docker's engine and its containers are no descendants of ours.
+    cpu_s = machine_cpu_s if kind == "docker" else own_cpu_s
 
-    def __enter__(self) -> Probe:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()
-
-    def _say(self, message: object) -> None:
-        assert self._process.stdin
+    def say(message: object) -> None:
         with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(message), file=self._process.stdin, flush=True)
+            print(json.dumps(message), file=process.stdin, flush=True)
 
-    def measure(self, workload: str, number: int = 0) -> dict[str, float]:
-        """Milliseconds a program of one pass. Raises EOFError if the probe has ended."""
-        assert self._process.stdout
-        seconds = common.start_timer(self._cpu_s)
-        self._say(workload)
-        if not (line := self._process.stdout.readline()):
+    def measure(workload: str, number: int) -> dict[str, float]:
+        seconds = common.start_timer(cpu_s)
+        say(workload)
+        if not (line := process.stdout.readline()):
             raise EOFError
         return {f"{name} a program": 1000 * s / int(line) for name, s in seconds().items()}
+
+    say(workloads)
+    yield measure
+    process.communicate()
 
 
 @contextlib.contextmanager

@@ -197,14 +197,11 @@ def step_s(loop: Loop) -> float:
     return Simulation(loop).run(STEPS * batches).step_s * batches
 
 
-def fitted_spread() -> float:
-    """Spread of lengths, which verl does not publish: fits the run of staleness 0."""
-    run, spreads = STALENESS[0.0], (0.3, 0.35, 0.4, 0.45, 0.5, 0.6)
-    return min(spreads, key=lambda spread: abs(step_s(run.loop(spread)) - run.step))
-
-
-def published_table(spread: float) -> str:
-    """Published seconds a step, and the model's."""
+def main() -> None:
+    """Simulate, and print the table of published times of docs/results/scaling.md."""
+    # The spread of lengths, which verl does not publish, fits the run of staleness 0.
+    stream, spreads = STALENESS[0.0], (0.3, 0.35, 0.4, 0.45, 0.5, 0.6)
+    spread = min(spreads, key=lambda spread: abs(step_s(stream.loop(spread)) - stream.step))
     rows = []
 
     def add(name: str, published: float, model: float, note: str) -> None:
@@ -221,13 +218,7 @@ def published_table(spread: float) -> str:
         loop = Loop(Time(generate), train=Time(train), sync=Time(rest), lag=1)
         name, model = f"one step of overlap, 4 + 12 GPUs, {engine}", Simulation(loop).run(20).step_s
         add(name, step, model, "from its own parts")
-    return markdown_table(["", "published, s a step", "the model", "error", ""], rows)
-
-
-def main() -> None:
-    """Simulate, and print the table of published times of docs/results/scaling.md."""
-    spread = fitted_spread()
-    print(published_table(spread))
+    print(markdown_table(["", "published, s a step", "the model", "error", ""], rows))
 
 
 if __name__ == "__main__":

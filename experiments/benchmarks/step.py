@@ -49,9 +49,9 @@ def main(options: ModelOptions) -> None:
 def measure_steps(rounds: int, mini: MiniContests) -> Values:
     """One optimiser step of each algorithm and of the raw pass, in turn."""
     policy, pad, size = mini.engine.policy, mini.engine.pad, mini.size
-    samples = common.responses(mini.engine, mini.prompts, size.responses, size.max_tokens)
-    steps: dict[str, Callable[[Sequence[Sample], int], object]] = {
-        name: common.step_of(algorithm, policy, pad)
+    samples = common.responses(mini.engine, mini.prompted, size.responses, size.max_tokens)
+    steps: dict[str, Any] = {
+        name: partial(common.learner_of(algorithm, policy, pad).update, initial_values=None)
         for name, algorithm in common.algorithms().items()
     }
     steps["raw"] = Raw(policy.model)
@@ -94,23 +94,24 @@ class Raw:
 # Whole steps
 
 
-class OurSteps:
-    """Whole steps of a copy of the model: write, judge, learn."""
+def our_steps(mini: MiniContests, judge: Environment) -> Callable[[int], list[Sample]]:
+    """Return a function that trains a copy of the model on new responses, which it returns.
 
-    def __init__(self, mini: MiniContests, judge: Environment) -> None:
-        self.mini, algorithm = mini, common.algorithms()["GRPO"]
-        self.step = common.step_of(algorithm, mini.engine.policy, mini.engine.pad)
-        engine = HFEngine(self.step.learner.policy, mini.ends, mini.engine.pad, 4096)
-        self.responder = Responder(engine, judge, mini.tokenizer, mini.task.reward, False)
+    Its number seeds their tokens.
+    """
+    size, algorithm = mini.size, common.algorithms()["GRPO"]
+    learner = common.learner_of(algorithm, mini.engine.policy, mini.engine.pad)
+    engine = HFEngine(learner.policy, mini.ends, mini.engine.pad, 4096)
+    responder = Responder(engine, judge, mini.tokenizer, mini.task.reward, False)
 
-    def __call__(self, number: int) -> list[Sample]:
-        """Train on new responses, which are returned; `number` seeds their tokens."""
-        size = self.mini.size
+    def step(number: int) -> list[Sample]:
         seeds = common.seeds_of(size.prompts, size.responses, number)
         origin, sampling = Origin("policy", "bench", number), Sampling(size.max_tokens)
-        _, samples = self.responder.respond(self.mini.prompted, seeds, sampling, origin)
-        self.step(samples, size.responses)
+        _, samples = responder.respond(mini.prompted, seeds, sampling, origin)
+        learner.update(samples, size.responses, None)
         return samples
+
+    return step
 
 
 def measure_whole_steps(rounds: int, mini: MiniContests) -> Values:
@@ -119,7 +120,7 @@ def measure_whole_steps(rounds: int, mini: MiniContests) -> Values:
     default = config_of([])
     default.task = mini.task
     with open_environments(default) as environments:
-        ours, floor = OurSteps(mini, environments.make()), Raw(mini.engine.model)
+        ours, floor = our_steps(mini, environments.make()), Raw(mini.engine.model)
 
         def take(number: int) -> None:
             seconds = start_timer()

@@ -6,16 +6,13 @@ The room knows policies. It must not know the learner, rewards or how a run is d
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from transformers import PreTrainedTokenizerBase
+
+from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine
 from experiments.policy import loading
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from experiments.config.schema import RunConfig
-    from experiments.policy.policy import Policy
+from experiments.policy.policy import Policy
 
 
 def open_engines(

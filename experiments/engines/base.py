@@ -81,17 +81,13 @@ class Engine(ABC):
         must not use the model.
         """
 
-    @abstractmethod
     def sync(self, weights: WeightSource) -> None:
         """Take over these weights and their version."""
+        if weights is not self.policy:
+            copy_weights(weights, into=self.policy)
 
     def release_memory(self) -> None:  # noqa: B027  most engines hold nothing between calls
         """Release generation-only memory: the KV cache, and what `generate` was to keep."""
-
-    def _copy(self, weights: WeightSource) -> None:
-        """Copy the weights into the engine's policy, unless they are that policy."""
-        if weights is not self.policy:
-            copy_weights(weights, into=self.policy)
 
 
 # Drawing tokens

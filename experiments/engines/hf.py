@@ -28,7 +28,7 @@ from experiments.engines.kv_cache import (
     in_columns,
     make_kv_cache,
 )
-from experiments.policy.policy import Policy, WeightSource
+from experiments.policy.policy import Policy
 from experiments.sample import Completion
 
 COMPACT_BELOW = 0.75  # finished responses are dropped once at most this share is unfinished
@@ -118,9 +118,6 @@ class HFEngine(Engine):
         self.pad, self.batch_size = pad, batch_size
         self._kept = KeptKeys()
 
-    def sync(self, weights: WeightSource) -> None:
-        self._copy(weights)
-
     def release_memory(self) -> None:
         self._kept.clear()
 
@@ -191,7 +188,13 @@ class HFEngine(Engine):
                 if not len(token) or step + 1 == steps:
                     break
                 fed = active.branch(token, live, logits.shape[-1])
-                logits = self._decode(fed, active)
+                output = self.model(
+                    input_ids=fed.unsqueeze(-1),
+                    position_ids=active.position,
+                    use_cache=True,
+                    **cache.model_inputs(),
+                )
+                active.position, logits = active.position + 1, output.logits[:, -1]
             yield self._leaving(request, batch, active, drawn, torch.ones_like(live))
 
     def _prefill(
@@ -221,17 +224,6 @@ class HFEngine(Engine):
             logits_to_keep=1,
         )
         return cache, output.logits[:, -1], lengths[:, None]
-
-    def _decode(self, token: Tensor, active: ActiveSequences) -> Tensor:
-        """Feed one token of each row → the next logits, (rows, vocabulary)."""
-        output = self.model(
-            input_ids=token.unsqueeze(-1),
-            position_ids=active.position,
-            use_cache=True,
-            **active.cache.model_inputs(),
-        )
-        active.position = active.position + 1
-        return output.logits[:, -1]
 
     def _leaving(
         self,

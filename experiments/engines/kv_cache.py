@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, PreTrainedModel
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, DynamicLayer
 
 from experiments.policy.overrides import AttentionOverride, can_override_attention
 
@@ -31,10 +31,9 @@ TokenIds = tuple[int, ...]
 PRODUCTS = 2**18  # float32 products of queries and generated keys at a time: 1 MiB
 
 
-class Layer(CacheLayerMixin):
+class Layer(DynamicLayer):
     """A layer's cache, as transformers uses it; `filled` counts the positions that it holds."""
 
-    is_sliding = False
     keys: Tensor  # None in transformers until it is initialised
     values: Tensor
     earlier: tuple[Tensor, Tensor] | None = None  # what it holds before it is initialised
@@ -47,14 +46,8 @@ class Layer(CacheLayerMixin):
         """Start with keys and values (rows, heads, width, dim) of tokens before the first read."""
         self.earlier, self.filled = (keys, values), keys.shape[2]
 
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.filled + query_length, 0
-
     def get_seq_length(self) -> int:
         return self.filled
-
-    def get_max_length(self) -> int:
-        return -1  # no maximum
 
 
 class OwnLayer(Layer):

@@ -17,18 +17,17 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from experiments.config.preflight import VLLM_RELEASE, check_vllm
+from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine, OnFinished, Request, Sampling
 from experiments.errors import UserError
+from experiments.policy.loading import source_of
+from experiments.policy.policy import Policy, WeightSource
 from experiments.sample import Completion
-
-if TYPE_CHECKING:
-    import torch
-
-    from experiments.config.schema import RunConfig
-    from experiments.policy.policy import Policy, WeightSource
 
 CPU_CACHE_BYTES = 2**30  # keys and values; without a GPU vLLM is for tests and small models
 
@@ -57,13 +56,18 @@ class Host:
             self.llm = self._start(config, policy.device)
 
     def _start(self, config: RunConfig, device: torch.device) -> Any:
-        from experiments.policy.loading import source_of
-
         check_vllm()
         from vllm import LLM
 
-        prompt_tokens = config.task.max_prompt_tokens
-        assert prompt_tokens is not None  # resolved by now
+        if device.type == "cpu":
+            platform: dict[str, Any] = {
+                "enforce_eager": True,
+                "kv_cache_memory_bytes": CPU_CACHE_BYTES,
+            }
+        else:
+            own = config.engine.device
+            index = (device.index or 0) if own == "auto" else int(own.removeprefix("cuda:"))
+            platform = {"device_ids": [index], "gpu_memory_utilization": config.engine.memory_share}
         response_tokens = config.longest_response(max(config.task.turns, config.eval_turns))
         try:
             return LLM(
@@ -76,13 +80,13 @@ class Host:
                 skip_tokenizer_init=True,
                 generation_config="vllm",  # no sampling defaults from the model's folder
                 logprobs_mode="processed_logprobs",
-                max_model_len=prompt_tokens + response_tokens,
+                max_model_len=(config.task.max_prompt_tokens or 0) + response_tokens,
                 max_num_seqs=config.engine.batch_size,
                 # A prompt read in chunks would draw from its seed at the end of each chunk.
                 enable_chunked_prefill=False,
                 seed=config.seed,
                 enable_sleep_mode=self.colocate,
-                **_platform(config, device),
+                **platform,
             )
         except (ValueError, RuntimeError) as error:
             task, engine = config.task, config.engine
@@ -145,8 +149,6 @@ class Host:
 
     def _wake(self) -> None:
         if self.asleep:
-            import torch
-
             torch.cuda.empty_cache()  # give vLLM the memory that torch keeps cached
             self.llm.wake_up()
             self.asleep = False
@@ -156,15 +158,6 @@ class Host:
         if self.colocate and not self.asleep:
             self.llm.sleep(level=1)
             self.asleep = True
-
-
-def _platform(config: RunConfig, device: torch.device) -> dict[str, Any]:
-    """Return vLLM's arguments that depend on the device."""
-    if device.type == "cpu":
-        return {"enforce_eager": True, "kv_cache_memory_bytes": CPU_CACHE_BYTES}
-    own = config.engine.device
-    index = (device.index or 0) if own == "auto" else int(own.removeprefix("cuda:"))
-    return {"device_ids": [index], "gpu_memory_utilization": config.engine.memory_share}
 
 
 class VLLMEngine(Engine):
@@ -180,7 +173,7 @@ class VLLMEngine(Engine):
         return f"{self.name} {VLLM_RELEASE}"
 
     def sync(self, weights: WeightSource) -> None:
-        self._copy(weights)
+        super().sync(weights)
         self.host.load(self.policy)
 
     def release_memory(self) -> None:
@@ -196,7 +189,14 @@ class VLLMEngine(Engine):
 
         def hand_out(index: int, output: Any) -> None:
             prompt, number = requests[index]
-            completions[prompt, number] = self._completion(output)
+            tokens = tuple(output.token_ids)
+            completions[prompt, number] = Completion(
+                tokens=tokens,
+                logps=tuple(output.logprobs.logprobs),
+                entropy=float("nan"),
+                truncated=tokens[-1] not in self.eos,
+                version=self.host.version,
+            )
             if finished:
                 finished([(prompt, number, completions[prompt, number])])
 
@@ -221,14 +221,4 @@ class VLLMEngine(Engine):
             flat_logprobs=True,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-        )
-
-    def _completion(self, output: Any) -> Completion:
-        tokens = tuple(output.token_ids)
-        return Completion(
-            tokens=tokens,
-            logps=tuple(output.logprobs.logprobs),
-            entropy=float("nan"),
-            truncated=tokens[-1] not in self.eos,
-            version=self.host.version,
         )

@@ -19,7 +19,7 @@ from torch import Tensor
 from experiments.config.schema import TrainConfig
 from experiments.engines.base import Engine
 from experiments.policy.policy import Policy, WeightSource, copy_weights, whole_tree
-from experiments.policy.snapshots import ShardedSnapshot, WeightSnapshot, weights_from
+from experiments.policy.snapshots import PlainWeights, ShardedSnapshot
 from experiments.run_dir import checkpoints
 from experiments.sample import Sample
 
@@ -36,14 +36,13 @@ class WeightSync:
         """
         self.engine, self.policy, self.config = engine, policy, config
         self._sharded = sharded
-        self._snapshots = ShardedSnapshot if sharded else WeightSnapshot
         self.version = policy.version
         # The adapter of the rollout policy: the engine's merged weights do not reveal it.
         adapter = config.keeps_rollout_copy and policy.adapter is not None
         self._adapter = _clones(policy.own_tensors()) if adapter else None
         self._versions: dict[int, int] = {}  # batch → version of the weights that generate it
         # Weights of the last `lag` batches, oldest first.
-        self._pending: deque[WeightSnapshot | ShardedSnapshot] = deque()
+        self._pending: deque[PlainWeights | ShardedSnapshot] = deque()
 
     def begin(self, step: int) -> int:
         """Register batch `step` before it is generated → its lag in optimiser steps."""
@@ -83,7 +82,8 @@ class WeightSync:
     def follow(self, step: int) -> bool:
         """Sync after batch `step` was trained on, if it is due → whether the weights changed."""
         if self.config.lag:
-            self._pending.append(self._snapshots.of(self.policy))
+            kind = ShardedSnapshot if self._sharded else PlainWeights
+            self._pending.append(kind.of(self.policy))
             if len(self._pending) <= self.config.lag:
                 return False
             self._sync(self._pending.popleft().whole())
@@ -106,15 +106,14 @@ class WeightSync:
         rank without `keep` then contributes its shards and gets None.
         """
         weights: Any = None
-        if self.config.keeps_rollout_copy and self._adapter is None:
-            weights = self.engine.policy.own_tensors()
-        elif self.config.keeps_rollout_copy:
-            weights = whole_tree(self._adapter, keep)
+        if self.config.keeps_rollout_copy:
+            own = self.engine.policy.own_tensors()
+            weights = own if self._adapter is None else whole_tree(self._adapter, keep)
         return {
             "version": self.version,
             "versions": dict(self._versions),
             "weights": weights,
-            "pending": [(held.version, held.tensors(keep)) for held in self._pending],
+            "pending": [(held.version, held.state(keep)) for held in self._pending],
         }
 
     def load_from(self, checkpoint: Path) -> None:
@@ -126,11 +125,12 @@ class WeightSync:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned; the learner's own weights are not part of it."""
         self.version, self._versions = state["version"], dict(state["versions"])
+        restored = ShardedSnapshot if self._sharded else PlainWeights.restored
         self._pending = deque(
-            self._snapshots(self.policy, tensors, version) for version, tensors in state["pending"]
+            restored(self.policy, tensors, version) for version, tensors in state["pending"]
         )
         if state["weights"] is not None:
-            weights = weights_from(self.policy, state["weights"], self.version)
+            weights = PlainWeights.restored(self.policy, state["weights"], self.version)
             copy_weights(weights, into=self.engine.policy)
             if self._adapter is not None:
                 self._adapter = _clones(state["weights"])

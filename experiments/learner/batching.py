@@ -13,7 +13,7 @@ from algorithms.base import Batch, Needs
 from algorithms.tensors import correction_weights, masked_mean
 from experiments.config.schema import TrainConfig
 from experiments.policy.policy import RankGroup
-from experiments.sample import PromptedProblem, Sample, stream
+from experiments.sample import Sample, stream
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,19 @@ class Tokens:
         prompt_lengths = torch.tensor([len(p) for p in prompts]).unsqueeze(-1)
         lengths = torch.tensor([len(r) for r in responses]).unsqueeze(-1)
         mask = (torch.arange(time) < lengths).to(device)
+        generated = mask
+        if not all(row is None or all(row) for row in own):
+            generated = mask.clone()
+            for number, row in enumerate(own):
+                if row is not None:
+                    generated[number, : len(row)] &= torch.tensor(row, device=device)
         return cls(
             prompts=torch.tensor(left, device=device),
             prompt_mask=(torch.arange(width) >= width - prompt_lengths).to(device),
             prompt_of=torch.tensor(prompt_of, device=device),
             responses=torch.tensor(right, device=device),
             mask=mask,
-            own=_own(mask, own),
+            own=generated,
         )
 
     def to(self, device: torch.device | str) -> Tokens:
@@ -81,28 +87,13 @@ class Tokens:
         )
 
 
-def _own(mask: Tensor, own: Sequence[Sequence[bool] | None]) -> Tensor:
-    """Return `mask` without the observations; `mask` itself if there are none."""
-    if all(row is None or all(row) for row in own):
-        return mask
-    kept = mask.clone()
-    for number, row in enumerate(own):
-        if row is not None:
-            kept[number, : len(row)] &= torch.tensor(row, device=mask.device)
-    return kept
-
-
 def pack(samples: Sequence[Sample], pad: int, device: torch.device) -> Tokens:
     """Pack each problem's prompt once, and all responses in the samples' order."""
-    prompt_rows: dict[str, int] = {}
-    prompts: list[PromptedProblem] = []
-    for sample in samples:
-        if sample.prompt.problem.name not in prompt_rows:
-            prompt_rows[sample.prompt.problem.name] = len(prompts)
-            prompts.append(sample.prompt)
+    prompts = {sample.prompt.problem.name: sample.prompt.tokens for sample in samples}
+    row_of = {name: row for row, name in enumerate(prompts)}
     return Tokens.pack(
-        [prompt.tokens for prompt in prompts],
-        [prompt_rows[sample.prompt.problem.name] for sample in samples],
+        list(prompts.values()),
+        [row_of[sample.prompt.problem.name] for sample in samples],
         [sample.tokens for sample in samples],
         pad,
         device,
@@ -286,13 +277,6 @@ def can_prepare_in_step(
     return all(are_whole_groups(rows, batch.group_size) for rows in parts)
 
 
-def rank_micro_batches(
-    tokens: Tokens, config: TrainConfig, ranks: RankGroup
-) -> Iterator[tuple[Tensor, bool]]:
-    """Yield this rank's rows, and whether they count: see `RankGroup.share`."""
-    return ranks.share(plan_micro_batches(tokens, config, ranks))
-
-
 def map_micro_batches(
     function: Callable[[Tensor, bool], Tensor],
     tokens: Tokens,
@@ -304,7 +288,7 @@ def map_micro_batches(
     Its second argument is whether the rows count on this rank.
     """
     joined = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
-    for rows, counts in rank_micro_batches(tokens, config, ranks):
+    for rows, counts in ranks.share(plan_micro_batches(tokens, config, ranks)):
         part = function(rows, counts)
         if counts:
             joined[rows, : part.shape[1]] = part

@@ -209,17 +209,11 @@ class PassCosts:
         """Charge a pass for the critic's values, without gradient."""
         self.ledger.charge_flops(self.critic.forward(texts_of(tokens)))
 
-    def trained(self, tokens: Tokens) -> None:
-        """Charge a pass of the policy, forward and backward."""
-        self._charge_learning(self.learned, tokens)
-
-    def critic_trained(self, tokens: Tokens) -> None:
-        """Charge a pass of a separate critic, forward and backward; a shared one has none."""
-        if self.modules.critic is not None:
-            self._charge_learning(self.critic, tokens)
-
-    def _charge_learning(self, model: ModelFlops, tokens: Tokens) -> None:
-        texts = texts_of(tokens)
+    def trained(self, tokens: Tokens, critic: bool = False) -> None:
+        """Charge a pass forward and backward: of the policy, or of a critic that is separate."""
+        if critic and self.modules.critic is None:
+            return
+        model, texts = self.critic if critic else self.learned, texts_of(tokens)
         self.ledger.charge_flops(model.forward(texts) + model.backward(texts))
 
 
@@ -242,12 +236,15 @@ def model_flops(model: PreTrainedModel) -> ModelFlops:
     layers = [m for m in model.base_model.modules() if isinstance(m, MATRICES) and m is not head]
     if not _is_counted(model):
         return UNKNOWN
+    config, cache = model.config, DynamicCache(config=model.config).layers
+    heads = config.num_attention_heads
+    width = heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
     return ModelFlops(
         blocks=sum(layer.weight.numel() for layer in layers),
         head=head.weight.numel(),
         trained_blocks=sum(layer.weight.numel() for layer in layers if layer.weight.requires_grad),
         trained_head=head.weight.numel() if head.weight.requires_grad else 0,
-        attention=_attention(model.config),
+        attention=tuple((width, getattr(each, "sliding_window", None)) for each in cache),
     )
 
 
@@ -255,14 +252,6 @@ def critic_flops(backbone: Policy) -> ModelFlops:
     """Return the shape of a critic: a backbone with a scalar head in place of the output layer."""
     width = backbone.model.config.get_text_config().hidden_size
     return replace(model_flops(backbone.model), head=width, trained_head=width)
-
-
-def _attention(config: Any) -> tuple[tuple[int, int | None], ...]:
-    """Return heads × head width and the window of each layer."""
-    heads = config.num_attention_heads
-    width = heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
-    layers = DynamicCache(config=config).layers
-    return tuple((width, getattr(layer, "sliding_window", None)) for layer in layers)
 
 
 def _is_counted(model: PreTrainedModel) -> bool:

@@ -17,7 +17,6 @@ mode here: with dropout no two rows would be alike.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -128,7 +127,7 @@ def _padded_hidden(policy: Policy, tokens: Tokens) -> Tensor:
     if not is_checkpointed(policy):
         return _read_padded(policy, tokens, DynamicCache(config=config))
     layers = config.get_text_config().num_hidden_layers
-    with checkpointed(policy.model):
+    with checkpointed(policy):
         return _read_padded(policy, tokens, Cache(layers=[PromptLayer() for _ in range(layers)]))
 
 
@@ -324,8 +323,7 @@ def packed_hidden(policy: Policy, tokens: Tokens) -> Tensor:
         positions = lengths[tokens.prompt_of] + time
         passes.append((responses, responses.pack(fed), responses.pack(positions)))
     override = AttentionOverride(model.config, PACKED)
-    again = checkpointed(model, override) if is_checkpointed(policy) else nullcontext()
-    with override, again:
+    with override, checkpointed(policy, override):
         for block, ids, at in passes:
             output = model.base_model(
                 input_ids=ids.unsqueeze(0),

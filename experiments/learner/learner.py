@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from algorithms.base import Algorithm, Batch, PolicyOutput
 from algorithms.logprobs import Entropy
@@ -21,7 +21,7 @@ from experiments.learner.batching import (
     judged_batch,
     map_micro_batches,
     pack,
-    rank_micro_batches,
+    plan_micro_batches,
     step_rows,
     trim,
     with_behaviour,
@@ -33,7 +33,7 @@ from experiments.learner.metrics import (
     GRADIENT_WEIGHTS,
     batch_metrics,
     common_metrics,
-    critic_metrics,
+    explained_variance,
     gradient_weights,
     group_metrics,
     step_metrics,
@@ -148,7 +148,8 @@ class Learner:
         with defer_interrupts():
             if not self.algorithm.needs.policy:
                 batch = self.algorithm.prepare(batch)
-                metrics |= critic_metrics(self.algorithm, batch)
+                if pair := self.algorithm.values_and_outcomes(batch):
+                    metrics["value/explained_variance"] = explained_variance(*pair)
             for rows, part in self._mini_batches(tokens, batch):
                 if steps:
                     self.optimiser.zero_grad(set_to_none=True)
@@ -171,8 +172,10 @@ class Learner:
         needs = self.algorithm.needs
 
         def logp_of_rows(policy: Policy, rows: Tensor) -> Tensor:
-            self.flops.scored(tokens.rows(rows), policy)
-            return self.modules.logp_of_rows(policy, tokens, rows)
+            part = tokens.rows(rows)
+            self.flops.scored(part, policy)
+            logp = self.modules.logp(policy, part)
+            return nn.functional.pad(logp, (0, tokens.mask.shape[1] - logp.shape[1]))
 
         def earlier_logp(rows: Tensor, name: str) -> Tensor:
             return logp_of_rows(self.modules.past.policies[name], rows)
@@ -246,7 +249,7 @@ class Learner:
         """
         critic = self.modules.critic
         assert critic is not None
-        self.flops.critic_trained(tokens)
+        self.flops.trained(tokens, critic=True)
 
         def values(rows: Tensor, counts: bool) -> Tensor:
             part = tokens.rows(rows)
@@ -284,7 +287,7 @@ class Learner:
         learned_from = tokens.rows(kept)
         self.flops.trained(learned_from)
         if not self.critic_is_ahead:
-            self.flops.critic_trained(learned_from)
+            self.flops.trained(learned_from, critic=True)
         sums = self._accumulate(tokens, batch, kept)
         if policy_waits:  # its gradient moves nothing
             sums = {name: value for name, value in sums.items() if name not in GRADIENT_WEIGHTS}
@@ -307,7 +310,8 @@ class Learner:
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
         online, fresh = int(batch.online.sum()), int(batch.fresh.sum())
         offline = len(batch.online) - online
-        for rows, counts in rank_micro_batches(tokens.rows(kept), self.config, self.ranks):
+        planned = plan_micro_batches(tokens.rows(kept), self.config, self.ranks)
+        for rows, counts in self.ranks.share(planned):
             part = tokens.rows(kept[rows])
             micro = trim(batch.rows(rows), part.mask.shape[1])
             output = self._output(part, micro, counts)

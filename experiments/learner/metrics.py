@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from algorithms.base import Algorithm, Batch, PolicyOutput
+from algorithms.base import Batch, PolicyOutput
 from algorithms.tensors import group_count, kl, log_ratio, masked_sum
 from experiments.errors import UserError
 from experiments.learner.optimiser import NORMS
@@ -89,21 +89,16 @@ def batch_metrics(steps: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def explained_variance(predicted: Tensor, actual: Tensor) -> float:
-    """Return 1 − Var(actual − predicted)/Var(actual), (n,) both; NaN if `actual` does not vary."""
+    """Return 1 − Var(actual − predicted)/Var(actual), (n,) both; NaN if `actual` does not vary.
+
+    Of a critic: the share of the outcomes' variance that its values explain before the batch's
+    first step. Every rank has the whole prepared batch's, so neither micro-batches nor ranks change
+    the variances.
+    """
     predicted, actual = predicted.cpu().double(), actual.cpu().double()
     if not len(actual) or (variance := actual.var(correction=0)) < LEAST_VARIANCE:
         return math.nan
     return 1 - float((actual - predicted).var(correction=0) / variance)
-
-
-def critic_metrics(algorithm: Algorithm, batch: Batch) -> dict[str, float]:
-    """Return the share of the outcomes' variance that the critic's values explain.
-
-    Values are those before the batch's first step. Every rank has the whole prepared batch's, so
-    neither micro-batches nor ranks change the variances.
-    """
-    pair = algorithm.values_and_outcomes(batch)
-    return {} if pair is None else {"value/explained_variance": explained_variance(*pair)}
 
 
 def group_metrics(batch: Batch) -> dict[str, float]:

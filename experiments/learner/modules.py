@@ -85,11 +85,6 @@ class Modules:
 
         return map_micro_batches(logp, tokens, self.config, self.ranks)
 
-    def logp_of_rows(self, policy: Policy, tokens: Tokens, rows: Tensor) -> Tensor:
-        """Return log-probs of these rows, (rows, time) with the whole batch's width."""
-        logp = self.logp(policy, tokens.rows(rows))
-        return nn.functional.pad(logp, (0, tokens.mask.shape[1] - logp.shape[1]))
-
     @torch.no_grad()
     def values(self, tokens: Tokens) -> Tensor:
         """Return the critic's values, (batch, time), without gradient."""

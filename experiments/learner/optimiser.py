@@ -146,7 +146,9 @@ class NormClipping:
         """
         metrics: dict[str, Tensor] = {}
         for name, group in zip(NORMS, groups, strict=False):
-            bound = self._bound(name)
+            bound, past = self.fixed, torch.tensor(self.past[name], dtype=torch.float64)
+            if self.quantile is not None:
+                bound = float(past.quantile(self.quantile)) if len(past) else math.inf
             norm = whole(nn.utils.clip_grad_norm_(group["params"], bound))
             metrics[name] = norm
             if policy_waits and name == NORMS[0]:
@@ -158,12 +160,6 @@ class NormClipping:
                 if float(norm) > 0:
                     self.past[name].append(float(norm))
         return metrics
-
-    def _bound(self, name: str) -> float:
-        if self.quantile is None:
-            return self.fixed
-        past = torch.tensor(self.past[name], dtype=torch.float64)
-        return float(past.quantile(self.quantile)) if len(past) else math.inf
 
     def state_dict(self) -> dict[str, list[float]]:
         """Return the norms of the last steps; none with a fixed bound."""

@@ -12,6 +12,7 @@ else is in a batch, and cached keys keep the old frequencies.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
@@ -26,7 +27,7 @@ from typing import Any
 import huggingface_hub
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
@@ -35,8 +36,7 @@ from envs.messages import explain_hub_error
 from experiments.config.preflight import GGUF, locate
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
-from experiments.policy.lora import adapted, with_own_adapter
-from experiments.policy.lora import save as save_adapter
+from experiments.policy.lora import adapted
 from experiments.policy.overrides import checkpoint_activations
 from experiments.policy.policy import Policy, frozen_copy
 
@@ -228,17 +228,6 @@ def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> se
     return {i for i in ids if i is not None and i >= 0}  # some folders have −1 for none
 
 
-def random_model(
-    config: PreTrainedConfig, device: torch.device, dtype: torch.dtype
-) -> PreTrainedModel:
-    """Return a model of this transformers config with random weights."""
-    with torch.device(device):
-        model = transformers.AutoModelForCausalLM.from_config(
-            config, dtype=dtype, attn_implementation="sdpa"
-        )
-    return model.eval()
-
-
 def trained_policy(base: Policy, config: RunConfig) -> Policy:
     """Return the policy to train: the base itself, or an adapter over it. Raises UserError."""
     if config.model.checkpoint_activations:
@@ -250,7 +239,11 @@ def trained_policy(base: Policy, config: RunConfig) -> Policy:
 
 def own_copy(policy: Policy) -> Policy:
     """Return a frozen copy; of an adapted policy it copies the adapter alone."""
-    return frozen_copy(policy) if policy.adapter is None else with_own_adapter(policy)
+    if policy.adapter is None:
+        return frozen_copy(policy)
+    named = policy.model.named_parameters()
+    shared = {id(weight): weight for name, weight in named if ".lora_" not in name}
+    return policy.with_model(copy.deepcopy(policy.model, shared).requires_grad_(False))
 
 
 def reference_of(policy: Policy) -> Policy:
@@ -268,17 +261,6 @@ def critic_backbone(policy: Policy) -> Policy:
     backbone = frozen_copy(policy)
     backbone.model.requires_grad_(True)
     return backbone
-
-
-def save(policy: Policy, whole: Policy, state: dict[str, Tensor], folder: Path) -> None:
-    """Save what training has changed: all weights as transformers has them, or the adapter.
-
-    `whole` holds the trained weights unsharded; `state` is `trained_state` of `policy`'s model.
-    """
-    if policy.adapter is None:
-        whole.model.save_pretrained(folder)
-    else:
-        save_adapter(policy, state, folder)
 
 
 def fingerprint(model: nn.Module) -> str:

@@ -80,18 +80,15 @@ def load_trained(module: nn.Module, state: dict[str, Tensor]) -> None:
             own[name].copy_(as_shard(value, own[name]))
 
 
-def with_own_adapter(policy: Policy) -> Policy:
-    """Return a frozen copy whose adapter is its own and whose base weights are the policy's."""
-    named = policy.model.named_parameters()
-    shared = {id(weight): weight for name, weight in named if ".lora_" not in name}
-    return policy.with_model(copy.deepcopy(policy.model, shared).requires_grad_(False))
+def save(policy: Policy, plain: Policy, state: dict[str, Tensor], folder: Path) -> None:
+    """Save what training has changed: all weights as transformers has them, or the adapter.
 
-
-def save(policy: Policy, state: dict[str, Tensor], folder: Path) -> None:
-    """Save the adapter in peft's own format, which PeftModel.from_pretrained reads.
-
-    `state` is the model's `trained_state`, whole.
+    An adapter is in peft's own format, which PeftModel.from_pretrained reads. `plain` holds the
+    trained weights unsharded; `state` is the whole `trained_state` of `policy`'s model.
     """
+    if policy.adapter is None:
+        plain.model.save_pretrained(folder)
+        return
     tensors = {
         f"{OF_PEFT}{name.replace(f'.{ADAPTER}.', '.')}": value.detach().cpu()
         for name, value in state.items()

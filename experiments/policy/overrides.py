@@ -80,14 +80,14 @@ def is_checkpointed(policy: Policy) -> bool:
 
 @contextmanager
 def checkpointed(
-    model: PreTrainedModel,
+    policy: Policy,
     recomputing: AbstractContextManager[None] = nullcontext(),  # noqa: B008 it has no state
 ) -> Iterator[None]:
-    """A context in which the model's blocks keep only their inputs.
+    """A context in which the model's blocks keep only their inputs, if that is chosen.
 
     `recomputing` is a context for computing a block again; it is entered each time.
     """
-    blocks = _blocks(model)
+    blocks = _blocks(policy.model) if is_checkpointed(policy) else []
     for block in blocks:
         # Models are in evaluation mode: without dropout there is no random state to preserve.
         block.forward = partial(

@@ -21,74 +21,57 @@ from experiments.policy.policy import Policy, as_shard, whole
 
 @dataclass(frozen=True)
 class PlainWeights:
-    """Weights without a model (see `WeightSource`), in the order of its parameters."""
+    """Whole weights of one version, without a model (see `WeightSource`)."""
 
-    tensors: Sequence[Tensor]
+    tensors: Sequence[Tensor]  # as `own_tensors` of their policy
     version: int
     adapted: Policy | None = None  # the policy whose adapter the tensors are
+    plain: Sequence[Tensor] | None = None  # what the adapter made of a base that is sharded
+
+    @classmethod
+    def restored(cls, policy: Policy, tensors: Sequence[Tensor], version: int) -> PlainWeights:
+        """Return the weights of a policy with these `own_tensors`, which are whole.
+
+        A collective of all ranks if the policy is sharded.
+        """
+        if policy.adapter is None:
+            return cls(tensors, version)
+        plain = None
+        if policy.sharded:
+            plain = [_to_host(weight) for _, weight in policy.named_weights(adapter=tensors)]
+        return cls(tensors, version, policy, plain)
+
+    @classmethod
+    def of(cls, policy: Policy) -> PlainWeights:
+        """Copy the policy's present weights."""
+        tensors = [_to_host(whole(tensor.detach())) for tensor in policy.own_tensors()]
+        return cls.restored(policy, tensors, policy.version)
 
     def plain_weights(self) -> Iterator[Tensor]:
-        if self.adapted is None:
-            return iter(self.tensors)
+        if self.adapted is None or self.plain is not None:
+            return iter(self.plain or self.tensors)
         return (weight for _, weight in self.adapted.named_weights(adapter=self.tensors))
 
     def own_tensors(self) -> Sequence[Tensor]:
         return self.tensors
 
-
-@dataclass(frozen=True)
-class GatheredAdapter(PlainWeights):
-    """An adapter and the weights that it makes of a sharded base, which are used without it."""
-
-    plain: Sequence[Tensor] = ()
-
-    def plain_weights(self) -> Iterator[Tensor]:
-        return iter(self.plain)
-
-
-def weights_from(policy: Policy, tensors: Sequence[Tensor], version: int) -> PlainWeights:
-    """Return the weights of a policy with these `own_tensors`, which are whole.
-
-    A collective of all ranks if the policy is sharded.
-    """
-    if policy.adapter is None:
-        return PlainWeights(tensors, version)
-    if not policy.sharded:
-        return PlainWeights(tensors, version, policy)
-    plain = [_to_host(weight) for _, weight in policy.named_weights(adapter=tensors)]
-    return GatheredAdapter(tensors, version, policy, plain)
-
-
-class WeightSnapshot:
-    """The weights of a policy at one version."""
-
-    def __init__(self, policy: Policy, tensors: Sequence[Tensor], version: int) -> None:
-        """`tensors`: whole `own_tensors` of a policy of the same shape."""
-        self._weights, self.version = weights_from(policy, tensors, version), version
-
-    @classmethod
-    def of(cls, policy: Policy) -> WeightSnapshot:
-        """Copy the policy's present weights."""
-        tensors = [_to_host(whole(tensor.detach())) for tensor in policy.own_tensors()]
-        return cls(policy, tensors, policy.version)
-
     def whole(self) -> PlainWeights:
         """Return the weights for `copy_weights`."""
-        return self._weights
+        return self
 
-    def tensors(self, keep: bool = True) -> Sequence[Tensor | None]:
-        """Return the tensors that a snapshot is made from."""
-        return self._weights.tensors
+    def state(self, keep: bool = True) -> Sequence[Tensor | None]:
+        """Return the tensors from which they are restored."""
+        return self.tensors
 
 
 class ShardedSnapshot:
     """This rank's shards of a policy's weights at one version.
 
-    `whole` and `tensors` are collectives of all ranks.
+    `whole` and `state` are collectives of all ranks.
     """
 
     def __init__(self, policy: Policy, tensors: Sequence[Tensor], version: int) -> None:
-        """`tensors`: whole ones, or shards."""
+        """`tensors`: whole `own_tensors`, or shards."""
         self._policy, self.version = policy, version
         self._like = [tensor for tensor in policy.own_tensors() if isinstance(tensor, DTensor)]
         pairs = zip(tensors, self._like, strict=True)
@@ -101,9 +84,10 @@ class ShardedSnapshot:
         return cls(policy, policy.own_tensors(), policy.version)
 
     def whole(self) -> PlainWeights:
-        return weights_from(self._policy, [full.cpu() for full in self._full()], self.version)
+        whole = [full.cpu() for full in self._full()]
+        return PlainWeights.restored(self._policy, whole, self.version)
 
-    def tensors(self, keep: bool = True) -> Sequence[Tensor | None]:
+    def state(self, keep: bool = True) -> Sequence[Tensor | None]:
         """Return whole tensors in host memory; on a rank without `keep`, None for each."""
         return [full.cpu() if keep else None for full in self._full()]
 

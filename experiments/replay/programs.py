@@ -70,7 +70,13 @@ class JudgementCache:
                 with self.ledger.phase("judge"):
                     fresh = pending()
                 cached.update(zip(map(_key, missing), fresh, strict=True))
-                _write(file, dict(_read(file)) | cached)
+                stored = {
+                    key: asdict(each) | {"program": bool(each.program)}
+                    for key, each in (dict(_read(file)) | cached).items()
+                    if each.verdict is not Verdict.INFRA_ERROR and not each.by_wall_time
+                }
+                file.parent.mkdir(parents=True, exist_ok=True)
+                replace_file(file, json.dumps(stored))
             judgements = {program: cached[_key(program)] for program in responses}
             return {
                 program: replace(judgement, program=program if judgement.program else "")
@@ -78,16 +84,6 @@ class JudgementCache:
             }
 
         return wait
-
-
-def _write(file: Path, judgements: Mapping[str, Judgement]) -> None:
-    stored = {
-        key: asdict(judgement) | {"program": bool(judgement.program)}
-        for key, judgement in judgements.items()
-        if judgement.verdict is not Verdict.INFRA_ERROR and not judgement.by_wall_time
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(file, json.dumps(stored))
 
 
 def _read(file: Path) -> Iterator[tuple[str, Judgement]]:
@@ -158,6 +154,7 @@ class Line(BaseModel):
     prompt: list[int] | None = None
 
 
+@dataclass
 class ProgramFile:
     """JSON lines of programs from another model, a source of the replay buffer.
 
@@ -165,28 +162,20 @@ class ProgramFile:
     their problem's prompt first comes, and are then judged once for all runs.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        judgement_cache: JudgementCache,
-        tokenizer: PreTrainedTokenizerBase,
-        reward: RewardConfig,
-        max_tokens: int,
-        format_response: Callable[[str], str],
-        needs_logps: bool,
-    ) -> None:
-        """`needs_logps`: whether the algorithm needs behaviour log-probs.
+    path: Path
+    judgement_cache: JudgementCache
+    tokenizer: PreTrainedTokenizerBase
+    reward: RewardConfig
+    max_tokens: int
+    format_response: Callable[[str], str]
+    needs_logps: bool  # whether the algorithm needs behaviour log-probs
 
-        Raises UserError, which names the line, if one is malformed.
-        """
-        self.path, self.judgement_cache, self.tokenizer = path, judgement_cache, tokenizer
-        self.reward, self.max_tokens, self.format_response = reward, max_tokens, format_response
-        self.needs_logps = needs_logps
+    def __post_init__(self) -> None:
+        """Raises UserError, which names the line, if one is malformed."""
         self.left_out: Counter[str] = Counter()
         self._offsets: dict[str, list[int]] = defaultdict(list)  # problem → offsets of its lines
         sha, offset = hashlib.sha256(), 0
-        with path.open("rb") as file:
+        with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     self._offsets[self._parse(line, number).problem].append(offset)
@@ -204,8 +193,13 @@ class ProgramFile:
 
     def samples_for(self, prompt: PromptedProblem) -> list[Sample]:
         """Return the samples of one problem, in the order of their lines."""
+        rows: list[Line] = []
         usable: list[tuple[str, tuple[int, ...], tuple[float, ...] | None]] = []
-        for row in self._rows(prompt.problem.name):
+        with self.path.open("rb") as file:
+            for offset in self._offsets.get(prompt.problem.name, ()):
+                file.seek(offset)
+                rows.append(Line.model_validate_json(file.readline()))
+        for row in rows:
             text, tokens = self._response(row)
             logps = None if row.logprobs is None else tuple(row.logprobs)
             if len(tokens) > self.max_tokens:
@@ -230,14 +224,6 @@ class ProgramFile:
             origin = Origin("file", self.path.name)
             samples.append(Sample(prompt, tokens, logps, judgement, value, False, origin))
         return samples
-
-    def _rows(self, problem: str) -> list[Line]:
-        rows = []
-        with self.path.open("rb") as file:
-            for offset in self._offsets.get(problem, ()):
-                file.seek(offset)
-                rows.append(Line.model_validate_json(file.readline()))
-        return rows
 
     def _parse(self, line: bytes, number: int) -> Line:
         where = f"{self}: line {number}"
@@ -288,25 +274,22 @@ class _Pool:
     judgements: list[Judgement]
 
 
+@dataclass
 class OfflinePrograms:
     """Draw samples from the problems' own correct and incorrect programs.
 
     They are formatted as responses and judged like rollouts, but have no behaviour log-probs.
     """
 
-    def __init__(
-        self,
-        judgement_cache: JudgementCache,
-        tokenizer: PreTrainedTokenizerBase,
-        reward: RewardConfig,
-        max_tokens: int,
-        per_problem: int,
-        format_response: Callable[[str], str],
-        costs: JudgingCosts,
-    ) -> None:
-        self.judgement_cache, self.tokenizer, self.costs = judgement_cache, tokenizer, costs
-        self.reward, self.max_tokens, self.per_problem = reward, max_tokens, per_problem
-        self.format_response = format_response
+    judgement_cache: JudgementCache
+    tokenizer: PreTrainedTokenizerBase
+    reward: RewardConfig
+    max_tokens: int
+    per_problem: int
+    format_response: Callable[[str], str]
+    costs: JudgingCosts
+
+    def __post_init__(self) -> None:
         self.counts: Counter[str] = Counter()  # programs used, and others by the reason
         self._pools: OrderedDict[str, _Pool] = OrderedDict()
         self._pending: dict[str, Callable[[], _Pool]] = {}  # judging has started

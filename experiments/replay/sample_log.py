@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -70,26 +70,27 @@ SCHEMA = pa.schema(
 def write(run: Path, step: int, samples: Sequence[Sample], judge_version: str) -> None:
     """Write one batch in the order in which it is trained on; it may be empty."""
     (run / FOLDER).mkdir(exist_ok=True)
-    with atomic_write(_file(run / FOLDER, step)) as file:
+    with atomic_write(_file(run, step)) as file:
         table = table_of(samples, step, judge_version)
         feather.write_feather(table, file, compression="uncompressed")
 
 
+def files(run: Path) -> dict[int, Path]:
+    """Return the file of each logged batch, in order."""
+    found = sorted((run / FOLDER).glob("step-*.arrow"))
+    return {int(file.stem.removeprefix("step-")): file for file in found}
+
+
 def truncate(run: Path, after: int) -> None:
     """Remove the batches after number `after`."""
-    for file in (run / FOLDER).glob("step-*.arrow"):
-        if _step_of(file) > after:
+    for step, file in files(run).items():
+        if step > after:
             file.unlink()
-
-
-def steps(run: Path) -> list[int]:
-    """Return the numbers of the logged batches, ascending."""
-    return sorted(map(_step_of, (run / FOLDER).glob("step-*.arrow")))
 
 
 def read(run: Path, step: int) -> pa.Table:
     """Map one batch into memory. Raises UserError if it is missing or damaged."""
-    path = _file(run / FOLDER, step)
+    path = _file(run, step)
     try:
         return feather.read_table(path, memory_map=True)
     except (OSError, pa.ArrowException) as error:
@@ -101,25 +102,20 @@ def read(run: Path, step: int) -> pa.Table:
 
 def read_all(run: Path) -> pa.Table:
     """Map all batches into memory, in order."""
-    tables = [SCHEMA.empty_table(), *(read(run, step) for step in steps(run))]
-    return pa.concat_tables(tables)
+    return pa.concat_tables([SCHEMA.empty_table(), *(read(run, step) for step in files(run))])
 
 
 def digest(run: Path) -> str:
     """Return 16 hex digits over the content of all logged batches."""
     sha = hashlib.sha256()
-    for step in steps(run):
-        with _file(run / FOLDER, step).open("rb") as file:
+    for path in files(run).values():
+        with path.open("rb") as file:
             sha.update(hashlib.file_digest(file, "sha256").digest())
     return sha.hexdigest()[:16]
 
 
-def _file(folder: Path, step: int) -> Path:
-    return folder / f"step-{step:08}.arrow"
-
-
-def _step_of(file: Path) -> int:
-    return int(file.stem.removeprefix("step-"))
+def _file(run: Path, step: int) -> Path:
+    return run / FOLDER / f"step-{step:08}.arrow"
 
 
 def table_of(samples: Sequence[Sample], step: int, judge: str = "") -> pa.Table:
@@ -156,20 +152,6 @@ def _row(sample: Sample, step: int, judge: str) -> dict[str, Any]:
     }
 
 
-def judgement_of(row: Mapping[str, Any]) -> Judgement:
-    """Return a row's judgement, without its details."""
-    return Judgement(
-        Verdict(row["verdict"]),
-        row["passed"],
-        row["total"],
-        row["run_tests"],
-        row["program"],
-        row["cpu_s"],
-        problem_hash=row["problem_hash"],
-        judge_version=row["judge"],
-    )
-
-
 def samples_of(
     table: pa.Table, prompts: Sequence[PromptedProblem], reward: RewardConfig
 ) -> list[Sample]:
@@ -183,7 +165,17 @@ def samples_of(
 
 
 def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfig) -> Sample:
-    judgement, logps, tokens = judgement_of(row), row["logps"], row["tokens"]
+    logps, tokens = row["logps"], row["tokens"]
+    judgement = Judgement(
+        Verdict(row["verdict"]),
+        row["passed"],
+        row["total"],
+        row["run_tests"],
+        row["program"],
+        row["cpu_s"],
+        problem_hash=row["problem_hash"],
+        judge_version=row["judge"],
+    )
     lengths = row["turns"] or []
     turns = tuple(map(Turn, lengths[::2], [*lengths[1::2], 0])) if lengths else ()
     generated = len(tokens) - sum(lengths[1::2])
@@ -248,7 +240,11 @@ class EarlierRun:
         self.left_out: Counter[str] = Counter()
         self.digest = digest(run)
         self._table = read_all(run)
-        self._rows = _rows_by_problem(self._table)
+        # By problem, the rows generated for the batch that trained on them. Replayed samples would
+        # count twice, and those of the data set or of other runs are available at their origin.
+        frame = self._table.select(["problem", "source", "step", "written"]).to_pandas()
+        own = frame[(frame["source"] == "policy") & (frame["step"] == frame["written"])]
+        self._rows = {name: rows.to_numpy() for name, rows in own.groupby("problem").groups.items()}
 
     def __str__(self) -> str:
         return f"replay.from_runs=[{self.run}]"
@@ -294,21 +290,6 @@ def _mismatch_reason(
     return None
 
 
-def _rows_by_problem(table: pa.Table) -> dict[str, np.ndarray]:
-    """Return each problem's row numbers: rows generated for the batch that trained on them.
-
-    Replayed samples would count twice, and samples from the data set or from other runs are
-    available at their origin.
-    """
-    own = np.array(table["source"].to_pylist(), object) == "policy"
-    steps, generated_for = (np.array(table[key].to_pylist(), object) for key in ("step", "written"))
-    rows = defaultdict[str, list[int]](list)
-    names = table["problem"].to_pylist()
-    for row in np.flatnonzero(own & (steps == generated_for)).tolist():
-        rows[names[row]].append(row)
-    return {name: np.array(rows[name], np.int64) for name in sorted(rows)}
-
-
 class FrozenBatches:
     """The batches that an earlier run logged, in their order, instead of rollouts.
 
@@ -335,8 +316,7 @@ class FrozenBatches:
         self.accepts_missing_logprobs = accepts_missing_logprobs
         self.run = Path(config.replay.from_runs[0])
         self.digest = digest(self.run)
-        numbers = steps(self.run)
-        if missing := set(range(1, config.steps + 1)) - set(numbers):
+        if missing := set(range(1, config.steps + 1)) - files(self.run).keys():
             self._refuse(
                 f"batch {min(missing)} is not recorded; use steps={min(missing) - 1} or fewer"
             )

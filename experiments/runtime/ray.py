@@ -292,10 +292,6 @@ class RayEngine(Engine):
     def description(self) -> str:
         return f"{self._description}, in {len(self.actors)} of Ray's actors"
 
-    def sync(self, weights: WeightSource) -> None:
-        """Take weights; the actors load them from the object store at their next call."""
-        self._copy(weights)
-
     def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
         calls = None if request.begun else self._prefetched.pop(_key(self.version, request), None)
         calls = calls or self._start(self.policy, request)

@@ -307,9 +307,6 @@ class NullEngine(Engine):
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
-    def sync(self, weights: WeightSource) -> None:
-        self._copy(weights)
-
     def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
         raise RuntimeError("this rank does not generate")
 

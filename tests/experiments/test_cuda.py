@@ -5,13 +5,15 @@ import copy
 import pytest
 import torch
 
-from experiments.benchmarks.common import algorithms, responses, step_of
+from envs.problem import Problem
+from experiments.benchmarks.common import algorithms, learner_of, responses
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.learner.costs import free_bytes
 from experiments.policy import loading
 from experiments.policy.policy import Policy
 from experiments.run_dir.ledger import PeakMemory
+from experiments.sample import PromptedProblem
 
 pytestmark = [
     pytest.mark.cuda,
@@ -42,10 +44,11 @@ def test_attention_builds_no_plan_for_each_length(tiny):
 
 @pytest.mark.parametrize("name", algorithms())
 def test_a_step_is_that_of_the_cpu(tiny, name):
-    samples = responses(HFEngine(Policy(tiny), {1}, 0, 64), PROMPTS, 4, 8)
-    here = step_of(algorithms()[name], Policy(tiny), 0)
-    there = step_of(algorithms()[name], Policy(copy.deepcopy(tiny).to("cuda")), 0)
-    expected, found = here(samples, 4), there(samples, 4)
+    prompted = [PromptedProblem(Problem(f"p{len(p)}", "", (), ()), tuple(p)) for p in PROMPTS]
+    samples = responses(HFEngine(Policy(tiny), {1}, 0, 64), prompted, 4, 8)
+    here = learner_of(algorithms()[name], Policy(tiny), 0)
+    there = learner_of(algorithms()[name], Policy(copy.deepcopy(tiny).to("cuda")), 0)
+    expected, found = here.update(samples, 4, None), there.update(samples, 4, None)
     assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 

@@ -24,7 +24,6 @@ from experiments.learner.costs import (
     model_flops,
     texts_of,
 )
-from experiments.policy import loading
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
 from experiments.run_dir.ledger import Text
@@ -53,7 +52,7 @@ def resolved(*overrides):
 def test_what_a_run_holds_is_exact():
     model_config = LlamaConfig(**SIZES)
     parts = estimate(model_config, resolved("eval.kl_samples=0"), Needs(), on_gpu=False)
-    model = loading.random_model(model_config, torch.device("cpu"), torch.float32)
+    model = AutoModelForCausalLM.from_config(model_config)
     weights = 4 * sum(parameter.numel() for parameter in model.parameters())
     assert (parts["policy"], parts["gradients"], parts["AdamW's moments"]) == (
         *(weights, weights),

@@ -107,7 +107,7 @@ def test_a_checkpoint_holds_the_adapter_and_peft_reads_it(tiny, tmp_path):
 
     learner = trained_for(tiny, 2)
     state = lora.trained_state(learner.model)
-    loading.save(learner.policy, Policy(tiny), state, tmp_path)
+    lora.save(learner.policy, Policy(tiny), state, tmp_path)
     assert not (tmp_path / "model.safetensors").exists()
     again = lora.adapted(Policy(tiny), LORA, seed=5)
     lora.load(again, tmp_path)

@@ -12,7 +12,7 @@ from experiments.learner.learner import Learner
 from experiments.policy import lora
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy, copy_weights, frozen_copy
-from experiments.policy.snapshots import MovingAverage, ShardedSnapshot, WeightSnapshot
+from experiments.policy.snapshots import MovingAverage, PlainWeights, ShardedSnapshot
 from experiments.run_dir.ledger import Ledger
 from tests.compose import model_config, train_config
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
@@ -51,8 +51,8 @@ def wait(rank, size, port, model, own, folder):
     drifted(own)
     later = ShardedSnapshot.of(own)
     drifted(own)
-    state = [one.tensors() for one in (held, later)]
-    assert set(held.tensors(keep=False)) == {None}
+    state = [one.state() for one in (held, later)]
+    assert set(held.state(keep=False)) == {None}
     again = ShardedSnapshot(own, state[1], later.version)
     found = [taken(one, engine) for one in (held, later, again)]
     torch.save((found, state, bytes_of(held), bytes_of(again)), f"{folder}/{rank}.pt")
@@ -69,9 +69,9 @@ def test_sharded_snapshots_are_the_weights_of_their_time(adapter, tiny, tmp_path
     mp.start_processes(wait, given, nprocs=size, start_method="fork")
     engine, expected_of = frozen_copy(Policy(tiny)), []
     for _ in range(2):
-        held = WeightSnapshot.of(own)
+        held = PlainWeights.of(own)
         drifted(own)
-        expected_of.append((taken(held, engine), [tensor.clone() for tensor in held.tensors()]))
+        expected_of.append((taken(held, engine), [tensor.clone() for tensor in held.state()]))
     (first, one), (second, other) = expected_of
     whole = sum(tensor.nbytes for tensor in one)
     total = 0
