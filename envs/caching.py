@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 def cache_root() -> Path:
@@ -56,27 +56,17 @@ def code_digest(*modules: str) -> str:
             continue
         sources[module] = file.read_bytes()
         package = module if file.stem == "__init__" else module.rpartition(".")[0]
-        pending += _imported_modules(sources[module], package, packages)
+        for base, name in _imported_names(sources[module]):
+            base = importlib.util.resolve_name(base, package) if base.startswith(".") else base
+            imported = f"{base}.{name}" if base else name
+            pending.append(imported if not base or _source_file(imported, packages) else base)
     return hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:16]
 
 
-def _imported_modules(source: bytes, package: str, packages: set[str]) -> Iterator[str]:
-    """Yield the modules that a source imports, in functions too, but not under TYPE_CHECKING."""
-    for relative, names in _import_statements(source):
-        if relative is None:
-            yield from names
-            continue
-        dots = relative.startswith(".")
-        base = importlib.util.resolve_name(relative, package) if dots else relative
-        for name in names:
-            module = f"{base}.{name}"
-            yield module if _source_file(module, packages) else base
-
-
 @cache
-def _import_statements(source: bytes) -> list[tuple[str | None, list[str]]]:
-    """Return (a, [b]) for `from a import b` and (None, [b]) for `import b`."""
-    statements: list[tuple[str | None, list[str]]] = []
+def _imported_names(source: bytes) -> list[tuple[str, str]]:
+    """Return (a, b) for `from a import b` and ("", b) for `import b`; none under TYPE_CHECKING."""
+    found: list[tuple[str, str]] = []
     pending: list[ast.AST] = [ast.parse(source)]
     while pending:
         node = pending.pop()
@@ -84,11 +74,10 @@ def _import_statements(source: bytes) -> list[tuple[str | None, list[str]]]:
             continue
         pending += ast.iter_child_nodes(node)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            base = None
-            if isinstance(node, ast.ImportFrom):
-                base = "." * node.level + (node.module or "")
-            statements.append((base, [alias.name for alias in node.names]))
-    return statements
+            absolute = isinstance(node, ast.Import)
+            base = "" if absolute else "." * node.level + (node.module or "")
+            found += [(base, alias.name) for alias in node.names]
+    return found
 
 
 def _source_file(module: str, packages: set[str]) -> Path | None:
@@ -99,13 +88,10 @@ def _source_file(module: str, packages: set[str]) -> Path | None:
     try:
         # the top-level package first: finding a submodule imports its parents
         spec = importlib.util.find_spec(top)
-        followed = spec is not None and (top in packages or not _is_installed(spec.origin))
+        installed = spec is None or not _INSTALLED.isdisjoint(Path(spec.origin or "").parts)
+        followed = spec is not None and (top in packages or not installed)
         spec = importlib.util.find_spec(module) if followed and module != top else spec
     except (ImportError, ValueError):
         return None
     origin = spec.origin if followed and spec else None
     return Path(origin) if origin and origin.endswith(".py") else None
-
-
-def _is_installed(origin: str | None) -> bool:
-    return any(part in _INSTALLED for part in Path(origin or "").parts)

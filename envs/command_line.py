@@ -176,7 +176,8 @@ def take_no_arguments(doc: str | None, arguments: Sequence[str]) -> None:
 def choice_lines(folder: Path) -> Iterator[str]:
     """Yield a line for each choice of a group of conf/: its name and its file's first sentence."""
     for file in sorted(folder.glob("[!_]*.yaml")):
-        opening = " ".join(re.findall(r"^# (?!@package|python )(.*)$", _head(file), re.MULTILINE))
+        head = re.split(r"^(?!#)", file.read_text(), maxsplit=1, flags=re.MULTILINE)[0]
+        opening = " ".join(re.findall(r"^# (?!@package|python )(.*)$", head, re.MULTILINE))
         sentence = re.split(r"(?<=\.)(?<!e\.g\.)\s|:$", opening)[0]
         yield f"  {file.stem:<24}  {sentence}".rstrip()
 
@@ -227,10 +228,6 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
-
-
-def _head(file: Path) -> str:
-    return re.split(r"^(?!#)", file.read_text(), maxsplit=1, flags=re.MULTILINE)[0]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ Programs, their output, and the texts of data sets reach a terminal, a log or a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import Any
 
 MAX_ERROR_CHARS = 2000  # of a one-line error, which may quote a row
 
@@ -26,6 +26,14 @@ def readable(text: str, most: int | None = None) -> str:
     """
     rest = "" if most is None or len(text) <= most else f"… ({len(text)} characters)"
     return UNSAFE.sub(lambda match: f"⟨U+{ord(match.group()):04X}⟩", text[:most]) + rest
+
+
+def shortened(text: str, most: int) -> str:
+    """Return at most `most` characters of a text; of a longer one the middle is left out."""
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
 
 _UNREACHABLE = {
@@ -47,7 +55,14 @@ def explain_hub_error(error: BaseException, key: str, value: str, kind: str) -> 
     """
     match = _ID.match(value)
     name, revision = match.groups() if match else (value, None)
-    kinds = {cls.__name__ for link in _chain(error) for cls in type(link).__mro__}
+    links: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in links:
+        links.append(link)
+        link = link.__cause__ or link.__context__
+    kinds = {cls.__name__ for link in links for cls in type(link).__mro__}
+    responses = [getattr(link, "response", None) for link in links]
+    refusals = [found for found in responses if getattr(found, "status_code", None) in (401, 403)]
     page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{name}"
     if "GatedRepoError" in kinds:
         return (
@@ -57,10 +72,12 @@ def explain_hub_error(error: BaseException, key: str, value: str, kind: str) -> 
     if kinds & _UNKNOWN:
         commit = f" with a commit {revision}" if revision else ""
         return f"{key}={value}: the hub has no {kind} {name}{commit} that you may read; see {page}"
-    if refusal := _refusal(error):
+    if refusals:
+        refusal: Any = refusals[0]
         return (
-            f"{key}={value}: the hub refuses ({refusal}); check that you may read {page} and "
-            "that HF_TOKEN or `hf auth whoami` names the right account"
+            f"{key}={value}: the hub refuses ({refusal.status_code} {refusal.reason_phrase}); "
+            f"check that you may read {page} and that HF_TOKEN or `hf auth whoami` names the right "
+            "account"
         )
     if kinds & _UNREACHABLE:
         option = " --repo-type dataset" if kind == "dataset" else ""
@@ -72,20 +89,3 @@ def explain_hub_error(error: BaseException, key: str, value: str, kind: str) -> 
     if kind == "dataset" and "FileNotFoundError" in kinds:
         return f"{key}={value}: no such file there"
     return None
-
-
-def _refusal(error: BaseException) -> str | None:
-    """Return the HTTP status of a refused request (401 or 403), else None."""
-    for link in _chain(error):
-        response = getattr(link, "response", None)
-        if response is not None and getattr(response, "status_code", None) in (401, 403):
-            return f"{response.status_code} {response.reason_phrase}"
-    return None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__

@@ -52,7 +52,11 @@ class _Unhashable(ValueError):
 
 def parse(text: bytes) -> Any:
     """Parse JSON. Raises ValueError or RecursionError."""
-    return json.loads(text.decode("utf-8", "surrogatepass"), parse_int=_parse_int)
+
+    def parse_int(digits: str) -> int | Digits:
+        return int(digits) if len(digits) <= _PLAIN_DIGITS else Digits(digits)
+
+    return json.loads(text.decode("utf-8", "surrogatepass"), parse_int=parse_int)
 
 
 def holds_nan(value: Any) -> bool:
@@ -78,7 +82,10 @@ def python_equal(expected: Any, returned: Any) -> bool:
     if isinstance(expected, bytes):
         return name == "bytes" and payload == expected.hex()
     if isinstance(expected, dict):
-        return _equal_dict(expected, returned)
+        pairs = _pairs(returned)
+        if pairs is None or not _same_members(expected.keys(), [key for key, _ in pairs]):
+            return False
+        return all(python_equal(expected[_hashable(key)], value) for key, value in pairs)
     return type(returned) is type(expected) and returned == expected  # a text or None
 
 
@@ -133,11 +140,6 @@ def number(returned: Any) -> Number | None:
     except (TypeError, ValueError, ArithmeticError):
         pass  # a tag that the sandbox does not write
     return None
-
-
-def is_decimal(returned: Any) -> bool:
-    """Return whether a parsed result is a Decimal, which Python does not subtract from a float."""
-    return _tag(returned)[0] == "Decimal"
 
 
 def truth(returned: Any) -> bool:
@@ -195,13 +197,6 @@ def _equal_items(expected: Any, returned: Any, equal: Any) -> bool:
     if not isinstance(returned, list) or len(returned) != len(expected):
         return False
     return all(map(equal, expected, returned))
-
-
-def _equal_dict(expected: dict[Any, Any], returned: Any) -> bool:
-    pairs = _pairs(returned)
-    if pairs is None or not _same_members(expected.keys(), [key for key, _ in pairs]):
-        return False
-    return all(python_equal(expected[_hashable(key)], value) for key, value in pairs)
 
 
 def _same_members(expected: Any, returned: Any) -> bool:
@@ -266,10 +261,6 @@ def _single(value: Any) -> Any:
     return value
 
 
-def _parse_int(digits: str) -> int | Digits:
-    return int(digits) if len(digits) <= _PLAIN_DIGITS else Digits(digits)
-
-
 @functools.lru_cache(maxsize=64)
 def _parse_digits(digits: str) -> int:
     """Return the integer that an expected value's digits are; halves keep that fast."""
@@ -320,8 +311,8 @@ class Condition:
             if self.kind == "isclose":
                 tolerances = {"rel_tol": self.relative, "abs_tol": self.absolute}
                 return math.isclose(found, self.value, **tolerances)
-            if is_decimal(returned) and not isinstance(self.value, int):
-                return False
+            if _tag(returned)[0] == "Decimal" and not isinstance(self.value, int):
+                return False  # Python does not subtract a float from it
             difference = abs(found - self.value)
         except (TypeError, OverflowError):  # no number, or none of this size: the assert fails too
             return False
@@ -408,10 +399,8 @@ def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
     problem that accepts any valid answer), and where `comparable` is False.
     """
     expected_bytes, actual_bytes = _as_bytes(expected), _as_bytes(actual)
-    if checker == "call":
-        return _check_call(expected_bytes, actual_bytes)
-    if checker == "assert":
-        return _check_assertion(expected, actual_bytes)
+    if checker in ("call", "assert"):
+        return _check_returned(checker, expected, actual_bytes)
     rule = token_rule(checker)
     if expected_bytes == actual_bytes:
         return True, ""
@@ -555,35 +544,27 @@ def _close(
     return abs(expected - actual) <= (allowed if allowed or expected else relative)
 
 
-def _check_call(expected: bytes, actual: bytes) -> tuple[bool, str]:
+def _check_returned(checker: str, expected: str, actual: bytes) -> tuple[bool, str]:
+    """Check the JSON value, or the condition of an assert, that a returned value has to meet."""
+    is_call = checker == "call"
+    condition = None if is_call else parse_condition(expected)
+    try:
+        want = parse(_as_bytes(expected)) if is_call else None
+    except (ValueError, RecursionError):
+        raise ValueError(f"an expected value is not JSON: {_short(_as_bytes(expected))}") from None
     # No JSON value has two spellings that differ this much in length.
-    if len(actual) > _LONGER_TIMES * len(expected) + _LONGER_BYTES:
-        return False, "a far longer value than expected"
-    try:
-        want = parse(expected)
-    except (ValueError, RecursionError):
-        raise ValueError(f"an expected value is not JSON: {_short(expected[:200])}") from None
-    try:
-        got = parse(actual)
-        if json_equal(want, got):
-            return True, ""
-        return False, f"expected {_short(expected.strip())}, returned {_short(shown(got).encode())}"
-    except (ValueError, RecursionError):
-        return False, f"not a JSON value: {_short(actual[:200])}"
-
-
-def _check_assertion(expected: str, actual: bytes) -> tuple[bool, str]:
-    """Check the condition that an assert puts on the returned value."""
-    condition = parse_condition(expected)
-    if len(actual) > _LONGER_TIMES * len(expected) + _LONGER_BYTES:
+    if len(actual) > _LONGER_TIMES * len(_as_bytes(expected)) + _LONGER_BYTES:
         # Only a truth value does without the value itself. All false values are short, and a long
         # array of numpy's has none.
-        right = condition.kind == "true" and not actual.startswith(b'{"": ["array"')
+        is_truth = condition is not None and condition.kind == "true"
+        right = is_truth and not actual.startswith(b'{"": ["array"')
         return right, "" if right else "a far longer value than expected"
     try:
         got = parse(actual)
-        if condition.holds(got):
+        if condition.holds(got) if condition else json_equal(want, got):
             return True, ""
-        return False, f"not {_short(expected.encode())}: returned {_short(shown(got).encode())}"
+        found = f"returned {_short(shown(got).encode())}"
+        wanted = _short(_as_bytes(expected).strip() if is_call else expected.encode())
+        return False, f"expected {wanted}, {found}" if is_call else f"not {wanted}: {found}"
     except (ValueError, RecursionError):
-        return False, f"not a returned value: {_short(actual[:200])}"
+        return False, f"not a {'JSON' if is_call else 'returned'} value: {_short(actual[:200])}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from envs.judge.checkers import check, shown_result
-from envs.messages import readable
+from envs.messages import readable, shortened
 from envs.problem import Judgement, Problem, Verdict
 from envs.sandbox.base import Execution, Job, Outcome
 
@@ -162,7 +162,7 @@ def kept_output(checker: str, stdout: bytes) -> str:
         text = shown_result(stdout, 2 * MAX_OUTPUT_CHARS)
     else:
         text = stdout[: 4 * MAX_OUTPUT_CHARS + 4].decode("utf-8", "replace")  # 4 bytes a character
-    text = readable(_without_addresses(text)[: MAX_OUTPUT_CHARS + 1])
+    text = readable(_ADDRESS.sub("at 0x…", text)[: MAX_OUTPUT_CHARS + 1])
     return text if len(text) <= MAX_OUTPUT_CHARS else text[: MAX_OUTPUT_CHARS - 1] + "…"
 
 
@@ -247,11 +247,7 @@ def exception_text(stderr: str) -> str:
     message = message.strip()
     if line and message:
         message = f"line {line}: {message}"
-    message = readable(_without_addresses(message))
-    if len(message) <= MAX_EXCEPTION_CHARS:
-        return message
-    half = MAX_EXCEPTION_CHARS // 2
-    return f"{message[:half]}…{message[1 - half :]}"
+    return shortened(readable(_ADDRESS.sub("at 0x…", message)), MAX_EXCEPTION_CHARS)
 
 
 def _after_frames(traceback: str) -> str:
@@ -262,7 +258,3 @@ def _after_frames(traceback: str) -> str:
     while first < len(lines) - 1 and lines[first].startswith((" ", "\t")):
         first += 1  # the line of the source, marks below it, "[Previous line repeated …]"
     return "\n".join(lines[first:])
-
-
-def _without_addresses(text: str) -> str:
-    return _ADDRESS.sub("at 0x…", text)

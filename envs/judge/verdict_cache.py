@@ -93,7 +93,11 @@ class VerdictCache:
             if self._connection is not None:
                 row = _select(self._connection, _digest(key))
                 if row is not None:
-                    return CachedGrades(dict(map(_parse_test, json.loads(row[1]))), row[0])
+                    tests = {
+                        test: (Grade(Verdict(verdict), detail, output=output), cpu_s)
+                        for test, verdict, cpu_s, detail, output in json.loads(row[1])
+                    }
+                    return CachedGrades(tests, row[0])
         return None
 
     def add(self, programs: Iterable[tuple[Key, CachedGrades]]) -> None:
@@ -154,11 +158,6 @@ def _merge(connection: sqlite3.Connection, digest: bytes, grades: CachedGrades) 
 
 def _digest(key: Key) -> bytes:
     return hashlib.sha256(repr(key).encode()).digest()
-
-
-def _parse_test(row: list[Any]) -> tuple[int, tuple[Grade, float]]:
-    test, verdict, cpu_s, detail, output = row
-    return test, (Grade(Verdict(verdict), detail, output=output), cpu_s)
 
 
 # ---- the log of `python -m envs.validate` ----

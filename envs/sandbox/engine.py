@@ -119,16 +119,14 @@ def unavailable() -> str | None:
     """Return why the Docker backend cannot be used here, in one line; None if it can."""
     try:
         client = connect(ANSWER_S)
-    except SandboxError as error:
-        return str(error)
-    try:
-        require_image(client)
+        try:
+            require_image(client)
+        finally:
+            client.close()
     except SandboxError as error:
         return str(error)
     except OSError as error:  # the client's time-outs are of this kind
         return f"the Docker engine does not answer ({failure_reason(error)})"
-    finally:
-        client.close()
     return None
 
 

@@ -35,7 +35,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from envs.sandbox.base import Execution, Job, KeepGoing, Limits, Outcome, Sandbox, SandboxError
 from envs.sandbox.inside.framing import (
@@ -68,10 +68,6 @@ SEND_BYTES, RECEIVE_BYTES = 1 << 18, 1 << 20  # at a time
 GRACE_S = 10.0  # on top of a test's own limits, before its worker counts as stuck
 
 
-class ProtocolError(RuntimeError):
-    """A worker sent something that is not a frame, so it is replaced."""
-
-
 class WorkerLost(RuntimeError):
     """The worker is gone, stuck or sends no frames; `released` are tasks it had done before."""
 
@@ -95,14 +91,14 @@ class Splitter:
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """Add received bytes; return what is now complete.
 
-        Raises ProtocolError on a length above MAX_PAYLOAD_BYTES.
+        Raises WorkerLost on a length above MAX_PAYLOAD_BYTES.
         """
         self._buffer += data
         found, start, size = [], 0, self._header.size
         while len(self._buffer) - start >= size:
             kind, length = self._header.unpack_from(self._buffer, start)
             if length > MAX_PAYLOAD_BYTES:
-                raise ProtocolError(f"not a frame: kind {kind}, length {length}")
+                raise WorkerLost(f"not a frame: kind {kind}, length {length}")
             end = start + size + length
             if len(self._buffer) < end:
                 break
@@ -115,14 +111,14 @@ class Splitter:
 def execution_of(payload: bytes) -> Execution:
     """Return the Execution in a RESULT or an unsuccessful COMPILED frame.
 
-    Raises ProtocolError if the frame is malformed.
+    Raises WorkerLost if the frame is malformed.
     """
     try:
         header, stdout = split_body(payload)
         header["outcome"] = Outcome(header["outcome"])
         return Execution(stdout=stdout, **header)
     except (KeyError, ValueError, TypeError) as error:
-        raise ProtocolError(f"a malformed result: {error!r}") from error
+        raise WorkerLost(f"a malformed result: {error!r}") from error
 
 
 def encode(kind: int, payload: bytes = b"") -> bytes:
@@ -132,14 +128,7 @@ def encode(kind: int, payload: bytes = b"") -> bytes:
 
 def encode_program(job: Job, kind: int = PROGRAM) -> bytes:
     """Return the PROGRAM frame of a job: its limits and its source, none of its inputs."""
-    limits = job.limits
-    header = {
-        "cpu_s": limits.cpu_s,
-        "wall_s": limits.wall_s,
-        "memory_mb": limits.memory_mb,
-        "output_mb": limits.output_mb,
-        "fn_name": job.fn_name,
-    }
+    header = asdict(job.limits) | {"fn_name": job.fn_name}
     return encode(kind, join_body(header, job.program.encode("utf-8", "surrogatepass")))
 
 
@@ -315,8 +304,9 @@ class WorkerConnection:
             for kind, payload in self._decoder.feed(data):
                 task = self._process(kind, payload, keep_going)
                 released += [task] if task else []
-        except (ProtocolError, WorkerLost) as error:
-            raise WorkerLost(str(error), released) from error
+        except WorkerLost as error:
+            error.released = released
+            raise
         return released
 
     def _post_inputs(self, task: Task) -> None:

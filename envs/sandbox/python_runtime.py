@@ -103,8 +103,13 @@ def modules() -> tuple[tuple[str, str], ...]:
     PACKAGES_FOLDER.
     """
     paths = _probe()
-    standard = [paths["standard"], *(p for p in paths["path"] if p.endswith("lib-dynload"))]
-    folders = [(path, path) for path in _outermost(standard)]
+    dynamic = (path for path in paths["path"] if path.endswith("lib-dynload"))
+    standard = dict.fromkeys([paths["standard"], *dynamic])
+    folders = [
+        (path, path)
+        for path in standard
+        if not any(path != other and Path(path).is_relative_to(other) for other in standard)
+    ]
     if paths["numpy"]:
         numpy = Path(paths["numpy"])
         packages = [path for path in (numpy, numpy.parent / "numpy.libs") if path.is_dir()]
@@ -134,13 +139,3 @@ def hidden_folders() -> tuple[str, ...]:
     """Return the folders inside `runtime_files` that are not shown."""
     inside = [Path(outer, name) for outer, _ in modules() for name in HIDDEN]
     return tuple(str(path) for path in inside if path.is_dir())
-
-
-def _outermost(paths: list[str]) -> list[str]:
-    """Return the paths that lie below no other one of them."""
-    unique = list(dict.fromkeys(paths))
-    return [
-        path
-        for path in unique
-        if not any(path != other and Path(path).is_relative_to(other) for other in unique)
-    ]

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import itertools
 import json
+import re
 import shlex
-from collections import ChainMap, Counter
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from envs.caching import cache_root, code_digest, replace_file
+from envs.caching import cache_root, replace_file
 from envs.command_line import load_function
 from envs.judge.extract import as_response
-from envs.tasks.near_duplicates import similar_pairs
+from envs.problem import Problem
 from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.rows import RowFile, SizeLimits, converted, find_files, load_converter, watched
 from envs.tasks.stored import Entry, StoredProblems
@@ -37,6 +39,13 @@ PUBLISHED_SPLITS = ("train", "validation", "test")
 IN_NO_SPLIT = "stands in no published split"  # why a problem is left out
 IN_ANOTHER_SPLIT = "stands in another split too"  # why a problem is left out
 TRAIN_ONLY = " (of train only)"  # end of a reason that does not hold for evaluation
+SIMILARITY = 0.5  # Jaccard similarity of word 5-grams from which two statements are duplicates
+CONTAINMENT = 0.7  # share of the smaller set's 5-grams in the larger one, likewise
+MIN_CONTAINED = 16  # 5-grams of a statement that counts as contained: 20 words
+_GRAM_WORDS = 5
+_SAMPLES = re.compile(  # where the prose ends and the examples begin, in the usual layouts
+    r"\n\W*(?:sample )?(?:examples?|inputs?|sample inputs?)\W*\d*\W*\n(?=\W*\S+.*\d)", re.IGNORECASE
+)
 ROOT = Path(__file__).resolve().parents[2]  # where a table that comes with the project is
 
 Splits = dict[str, list[Entry]]
@@ -397,7 +406,7 @@ def _decontaminated(splits: Splits) -> tuple[Splits, list[dict[str, object]]]:
 def _duplicates(train: Sequence[Entry], test: Sequence[Entry]) -> list[dict[str, object]]:
     """Return the near-duplicate pairs, computed once and cached on disk."""
     contents = [[(entry.name, entry.digest) for entry in split] for split in (train, test)]
-    code = code_digest("envs.tasks.near_duplicates")
+    code = Path(__file__).read_bytes()
     key = hashlib.sha256(repr((code, contents)).encode()).hexdigest()[:16]
     file = cache_root() / "pairs" / f"{key}.json"
     if file.exists():
@@ -406,3 +415,45 @@ def _duplicates(train: Sequence[Entry], test: Sequence[Entry]) -> list[dict[str,
     file.parent.mkdir(parents=True, exist_ok=True)
     replace_file(file, json.dumps(pairs))
     return pairs
+
+
+def similar_pairs(
+    train: Iterable[Entry | Problem], test: Sequence[Entry | Problem]
+) -> list[dict[str, object]]:
+    """Return {train, test, similarity, containment} of every pair of near-duplicate statements.
+
+    Statements are compared by their word 5-grams: by the Jaccard similarity of two sets, which
+    finds rewordings, and by the share of the smaller set that the larger one contains, which finds
+    a statement inside a longer one. The most similar come first.
+    """
+    sizes: list[int] = []
+    holders: dict[str, list[int]] = defaultdict(list)  # 5-gram → the statements of test with it
+    for number, problem in enumerate(test):
+        grams = shingles(problem.statement)
+        sizes.append(len(grams))
+        for gram in grams:
+            holders[gram].append(number)
+    pairs: list[tuple[float, float, str, str]] = []
+    for problem in train:
+        grams = shingles(problem.statement)
+        held = (holders[gram] for gram in grams if gram in holders)
+        for number, shared in Counter(itertools.chain.from_iterable(held)).items():
+            smaller, larger = sorted((len(grams), sizes[number]))
+            similarity, contained = shared / (smaller + larger - shared), shared / smaller
+            long_enough = smaller >= MIN_CONTAINED
+            if similarity >= SIMILARITY or (long_enough and contained >= CONTAINMENT):
+                names = (problem.name, test[number].name)
+                pairs.append((round(similarity, 3), round(contained, 3), *names))
+    pairs.sort(key=lambda pair: (-pair[0], -pair[1], *pair[2:]))
+    keys = ("similarity", "containment", "train", "test")
+    return [dict(zip(keys, pair, strict=True)) for pair in pairs]
+
+
+def shingles(statement: str) -> frozenset[str]:
+    """Return the word 5-grams of a statement's prose, in lower case; a shorter text is one gram."""
+    prose = _SAMPLES.split(statement, maxsplit=1)[0]
+    words = re.findall(r"\w+", prose.lower()) or re.findall(r"\w+", statement.lower())
+    last = max(1, len(words) - _GRAM_WORDS + 1)
+    if not words:
+        return frozenset()
+    return frozenset(" ".join(words[i : i + _GRAM_WORDS]) for i in range(last))

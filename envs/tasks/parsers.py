@@ -12,7 +12,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,35 +85,30 @@ def tag_list(text: Any) -> tuple[str, ...]:
 
 def seconds(text: Any) -> float | None:
     """Return the longest time in "2 seconds", "0.5 - 1.5 sec" or "1500 ms"; None without one."""
-    if not isinstance(text, str):
-        return None
-    times = []
-    for number, unit in _quantities(text):
-        factor = _SECONDS.get(unit.removesuffix("s") if len(unit) > 2 else unit, 1.0)
-        times.append(number * factor)
-    return max(times, default=0.0) or None
+
+    def factor(unit: str) -> float:
+        return _SECONDS.get(unit.removesuffix("s") if len(unit) > 2 else unit, 1.0)
+
+    return _largest(text, factor) or None
 
 
 def megabytes(text: Any) -> int | None:
     """Return the MiB, rounded up, of "256 megabytes", "65536 KB" or "1.5 GB"; None without one."""
-    if not isinstance(text, str):
-        return None
-    sizes = []
-    for number, unit in _quantities(text):
-        unit = unit.lower().removesuffix("s")
-        factor = _MEGABYTES.get(unit, _MEGABYTES.get(unit[:1], 1.0))
-        sizes.append(number * factor)
-    return math.ceil(max(sizes, default=0.0)) or None
+
+    def factor(unit: str) -> float:
+        unit = unit.removesuffix("s")
+        return _MEGABYTES.get(unit, _MEGABYTES.get(unit[:1], 1.0))
+
+    return math.ceil(_largest(text, factor)) or None
 
 
-def _quantities(text: str) -> list[tuple[float, str]]:
-    """Return (number, unit) pairs; in "1 - 2 seconds" both numbers have the unit."""
-    unit = ""
-    quantities = []
-    for number, stated_unit in reversed(_QUANTITY.findall(text)):
+def _largest(text: Any, factor: Callable[[str], float]) -> float:
+    """Return the largest quantity in a text, 0 without one; in "1 - 2 s" both have the unit."""
+    unit, largest = "", 0.0
+    for number, stated_unit in reversed(_QUANTITY.findall(text if isinstance(text, str) else "")):
         unit = stated_unit.lower() or unit
-        quantities.append((float(number), unit))
-    return quantities
+        largest = max(largest, float(number) * factor(unit))
+    return largest
 
 
 def function_name(declared: Any, starter_code: str) -> str | None:

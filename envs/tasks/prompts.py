@@ -18,18 +18,15 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from envs.judge.checkers import comparable
-from envs.messages import readable
+from envs.messages import readable, shortened
 from envs.problem import Judgement, Problem, Verdict
 from envs.tasks.stored import StoredProblems
 from envs.tasks.strength import python_texts, shown_tests, stands_as_example
-
-if TYPE_CHECKING:
-    from envs.tasks.task import Task
+from envs.tasks.task import Task
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "conf" / "prompt"
 FEW_SHOT_CANDIDATES = 200  # from the front of train, whose order depends on statements alone
@@ -47,13 +44,28 @@ class Template:
         A relative path that does not exist here is one below this repository. Raises ValueError in
         one line: no such file, a syntax error, or an unknown variable.
         """
+        import jinja2
+        import jinja2.meta
+
         self.where = f"{key}={path}" if key else str(path)
+        file, bundled = path.expanduser(), TEMPLATES.parents[1] / path
+        file = bundled if not file.exists() and bundled.exists() else file
+        environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
         try:
-            self.text = template_file(path).read_text(encoding="utf-8")
+            self.text = file.read_text(encoding="utf-8")
+            tree = environment.parse(self.text)
+            self._template = environment.from_string(self.text)  # some errors show only here
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8"
             raise ValueError(f"{self.where}: {reason}") from error
-        self._check()
+        except jinja2.TemplateSyntaxError as error:
+            raise ValueError(f"{self.where}, line {error.lineno}: {error.message}") from error
+        unknown = sorted(jinja2.meta.find_undeclared_variables(tree) - set(self.variables))
+        if unknown:
+            listed = ", ".join(self.variables)
+            raise ValueError(
+                f"{self.where}: there is no {unknown[0]!r}; {self.subject} has {listed}"
+            )
 
     def render(self, values: Mapping[str, object], problem: Problem) -> str:
         """Fill in the variables. Raises ValueError if the template fails for this problem."""
@@ -68,26 +80,6 @@ class Template:
     def digest(self) -> str:
         """16 hex digits over the template."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
-
-    @cached_property
-    def _template(self) -> Any:
-        return _jinja_environment().from_string(self.text)
-
-    def _check(self) -> None:
-        import jinja2
-        import jinja2.meta
-
-        try:
-            tree = _jinja_environment().parse(self.text)
-            unknown = sorted(jinja2.meta.find_undeclared_variables(tree) - set(self.variables))
-            self._template  # noqa: B018 - some errors show only on compilation
-        except jinja2.TemplateSyntaxError as error:
-            raise ValueError(f"{self.where}, line {error.lineno}: {error.message}") from error
-        if unknown:
-            listed = ", ".join(self.variables)
-            raise ValueError(
-                f"{self.where}: there is no {unknown[0]!r}; {self.subject} has {listed}"
-            )
 
 
 class PromptTemplate(Template):
@@ -131,19 +123,6 @@ class PromptTemplate(Template):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class FeedbackTemplate(Template):
-    """What is said of a failed program; `envs.tasks.prompts` fills it in."""
-
-    subject = "feedback"
-    # failure: a verdict, NO_PROGRAM or WITHHELD; sample: the number of the failed one, from 1;
-    # fn_name: of the problem; input, expected, output, error: texts in fences, "" for none;
-    # one_of_several: `expected` is one accepted output of several
-    variables = (
-        *("failure", "sample", "fn_name", "input", "expected", "output", "error"),
-        "one_of_several",
-    )
-
-
 class DefaultPrompt:
     """The default templates: one for programs that read stdin, one for functions.
 
@@ -162,12 +141,6 @@ class DefaultPrompt:
     def digest(self) -> str:
         """16 hex digits over both templates."""
         return hashlib.sha256((self.stdin.digest + self.call.digest).encode()).hexdigest()[:16]
-
-
-def template_file(template: Path) -> Path:
-    """Return where a template is: a relative path may be one below this repository."""
-    here, bundled = template.expanduser(), TEMPLATES.parents[1] / template
-    return bundled if not here.exists() and bundled.exists() else here
 
 
 def with_few_shot(task: Task, count: int) -> Task:
@@ -195,12 +168,6 @@ def with_few_shot(task: Task, count: int) -> Task:
     else:
         train = [train[index] for index in rest]
     return replace(task, train=train, examples=examples)
-
-
-def _jinja_environment() -> Any:
-    import jinja2
-
-    return jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=False)
 
 
 Kind = Literal["tests", "withheld", "foreign"]
@@ -237,24 +204,28 @@ def public_problem(problem: Problem) -> Problem | None:
     )
 
 
-class Feedback:
+class Feedback(Template):
     """Makes public problems, and observations from their judgements."""
+
+    subject = "feedback"
+    # failure: a verdict, NO_PROGRAM or WITHHELD; sample: the number of the failed one, from 1;
+    # fn_name: of the problem; input, expected, output, error: texts in fences, "" for none;
+    # one_of_several: `expected` is one accepted output of several
+    variables = (
+        *("failure", "sample", "fn_name", "input", "expected", "output", "error"),
+        "one_of_several",
+    )
 
     def __init__(self, kind: Kind, template: Path | None = None) -> None:
         """`kind`: `tests`; `withheld`, which says only that an answer is wrong; or `foreign`.
 
         `foreign` is `tests` about another problem, which the caller passes with a judgement of its
-        public tests. Raises ValueError if the template cannot be used.
+        public tests. Raises as Template.
         """
-        self.kind = kind
         key = "task.feedback_prompt" if template else ""
-        self.template = FeedbackTemplate(template or TEMPLATES / "feedback.jinja", key)
+        super().__init__(template or TEMPLATES / "feedback.jinja", key)
+        self.kind = kind
         self._public: dict[object, Problem | None] = {}
-
-    @property
-    def digest(self) -> str:
-        """16 hex digits over the template."""
-        return self.template.digest
 
     def public(self, problem: Problem) -> Problem | None:
         """Return `public_problem(problem)`, which is kept; a public problem returns itself."""
@@ -277,15 +248,14 @@ class Feedback:
         ValueError for a judgement of other tests, one without a failed test (accepted, or a failure
         of the judge), and if the template fails.
         """
-        values: dict[str, object] = {"failure": WITHHELD, "sample": None}
-        values |= dict.fromkeys(("input", "expected", "output", "error"), "")
-        values |= {"fn_name": problem.fn_name}
+        values: dict[str, object] = dict.fromkeys(self.variables, "")
+        values |= {"failure": WITHHELD, "sample": None, "fn_name": problem.fn_name}
         values |= {"one_of_several": problem.checker_program is not None}
         if judgement.verdict in (Verdict.ACCEPTED, Verdict.INFRA_ERROR):
             raise ValueError(f"{problem.name}: no feedback on a judgement of {judgement.verdict}")
         if self.kind != "withheld":
             values |= self._failure(problem, judgement, lambda text: _fenced(text, piece_chars))
-        return self.template.render(values, problem)
+        return self.render(values, problem)
 
     def _failure(
         self, problem: Problem, judgement: Judgement, fenced: Callable[[str], str]
@@ -339,8 +309,4 @@ def _bounded(text: str, most: int) -> str:
     """
     if len(text) > 2 * most:
         text = f"{text[:most]}…{text[-most:]}"
-    text = readable(text)
-    if len(text) <= most:
-        return text
-    end = (most - 1) // 2
-    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+    return shortened(readable(text), most)

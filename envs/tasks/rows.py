@@ -388,13 +388,6 @@ def limit_tests(problem: Problem, limits: SizeLimits) -> Problem:
     return replace(problem, tests=tuple(kept), generated_tests=generated_kept)
 
 
-def why_left_out(problem: Problem) -> str | None:
-    """Return why a problem cannot be trained on, or None if it can."""
-    if problem.checker == "needs_checker":
-        return "needs a checker of its own"
-    return None if problem.tests else "tests over task.max_test_bytes"
-
-
 @dataclass
 class Converted:
     """The problems of some files, and the rows that gave none."""
@@ -460,7 +453,10 @@ def _stored_rows(
         if isinstance(item, Problem):
             faults = None
             problem = limit_tests(item, limits)
-            yield row_of(problem, why_left_out(problem))
+            left_out = None if problem.tests else "tests over task.max_test_bytes"
+            if problem.checker == "needs_checker":
+                left_out = "needs a checker of its own"
+            yield row_of(problem, left_out)
             continue
         yield {"skipped": str(item), "place": place}
         if faults is not None:

@@ -20,7 +20,7 @@ from envs.caching import cache_root
 from envs.command_line import CONF
 from envs.messages import explain_hub_error
 from envs.sandbox.base import SandboxError
-from envs.tasks.prompts import FeedbackTemplate, PromptTemplate
+from envs.tasks.prompts import Feedback, PromptTemplate
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
 
@@ -47,7 +47,7 @@ def check_before_start(configs: Sequence[RunConfig]) -> None:
             if config.task.prompt:
                 PromptTemplate(Path(config.task.prompt), "task.prompt")
             if config.task.feedback_prompt:
-                FeedbackTemplate(Path(config.task.feedback_prompt), "task.feedback_prompt")
+                Feedback(config.task.feedback, Path(config.task.feedback_prompt))
             if config.task.environment is None and config.runtime.name != "ray":
                 _check_sandbox(config)
         except (ValueError, OSError, SandboxError) as error:

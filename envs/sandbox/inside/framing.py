@@ -217,31 +217,31 @@ def _plain_of_class(kind: type, value: Any) -> Any:
     An instance of a subclass (a named tuple, a Counter, an IntEnum) is sent as its built-in base
     class has it.
     """
-    if issubclass(kind, tuple):
-        return _tag("tuple", _plain_items(list(tuple.__iter__(value))))
-    if issubclass(kind, dict):
-        return _plain_dict(list(dict.items(value)))
-    if issubclass(kind, set):
-        return _tag("set", _plain_items(list(set.__iter__(value))))
-    if issubclass(kind, frozenset):
-        return _tag("set", _plain_items(list(frozenset.__iter__(value))))
+    for base, plain in _OF_BASE:
+        if issubclass(kind, base):
+            return plain(value)
     if kind in _VIEWS:  # equal to a set of the same items
         return _tag("set", _plain_items(list(value)))
-    if issubclass(kind, list):
-        return _plain_items(list(list.__iter__(value)))
-    if issubclass(kind, str):
-        return str.__str__(value)
-    if issubclass(kind, int):
-        return _plain(int.__int__(value))
-    if issubclass(kind, float):
-        return float.__float__(value)
-    if issubclass(kind, complex):
-        return _tag("complex", [complex.real.__get__(value), complex.imag.__get__(value)])
-    if issubclass(kind, bytes):
-        return _tag("bytes", bytes.hex(value))
-    if issubclass(kind, bytearray):
-        return _tag("bytes", bytearray.hex(value))
     return _plain_of_library(kind, value)
+
+
+# A built-in class, and what is sent of its instances and of its subclasses'.
+_OF_BASE: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (tuple, lambda value: _tag("tuple", _plain_items(list(tuple.__iter__(value))))),
+    (dict, lambda value: _plain_dict(list(dict.items(value)))),
+    (set, lambda value: _tag("set", _plain_items(list(set.__iter__(value))))),
+    (frozenset, lambda value: _tag("set", _plain_items(list(frozenset.__iter__(value))))),
+    (list, lambda value: _plain_items(list(list.__iter__(value)))),
+    (str, str.__str__),
+    (int, lambda value: _plain(int.__int__(value))),
+    (float, float.__float__),
+    (
+        complex,
+        lambda value: _tag("complex", [complex.real.__get__(value), complex.imag.__get__(value)]),
+    ),
+    (bytes, lambda value: _tag("bytes", bytes.hex(value))),
+    (bytearray, lambda value: _tag("bytes", bytearray.hex(value))),
+)
 
 
 def _plain_dict(items: list[tuple[Any, Any]]) -> dict[str, Any]:

@@ -235,7 +235,7 @@ def test_frames_come_out_of_a_stream_cut_anywhere():
 
 @pytest.mark.parametrize("stream", [b"Traceback (most recent call last)", b"\xff" * 5])
 def test_what_is_no_frame_is_refused_before_it_is_awaited(stream):
-    with pytest.raises(pool.ProtocolError, match="not a frame"):
+    with pytest.raises(pool.WorkerLost, match="not a frame"):
         pool.Splitter().feed(stream)
 
 
@@ -244,7 +244,7 @@ def test_what_is_no_frame_is_refused_before_it_is_awaited(stream):
     [b"", b"\x00\x00\x00\x02{}", b"\xff\xff\xff\xff", join_body(RESULT | {"outcome": "FINE"})],
 )
 def test_a_malformed_result_is_refused(payload):
-    with pytest.raises(pool.ProtocolError):
+    with pytest.raises(pool.WorkerLost):
         pool.execution_of(payload)
 
 
