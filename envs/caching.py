@@ -44,6 +44,8 @@ def replace_file(path: Path, text: str) -> None:
 def code_digest(*modules: str) -> str:
     """Return 16 hex digits over the source of modules and of all their imports, without importing.
 
+    A YAML file beside a module, with its name, belongs to its source.
+
     The standard library and installed packages are not followed, except for the packages that
     `modules` themselves belong to.
     """
@@ -54,12 +56,14 @@ def code_digest(*modules: str) -> str:
         module = pending.pop()
         if module in sources or (file := _source_file(module, packages)) is None:
             continue
-        sources[module] = file.read_bytes()
+        sources[module], data = file.read_bytes(), file.with_suffix(".yaml")
         package = module if file.stem == "__init__" else module.rpartition(".")[0]
         for base, name in _imported_names(sources[module]):
             base = importlib.util.resolve_name(base, package) if base.startswith(".") else base
             imported = f"{base}.{name}" if base else name
             pending.append(imported if not base or _source_file(imported, packages) else base)
+        if data.exists():
+            sources[data.name] = data.read_bytes()
     return hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:16]
 
 
@@ -74,8 +78,9 @@ def _imported_names(source: bytes) -> list[tuple[str, str]]:
             continue
         pending += ast.iter_child_nodes(node)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            absolute = isinstance(node, ast.Import)
-            base = "" if absolute else "." * node.level + (node.module or "")
+            base = ""
+            if isinstance(node, ast.ImportFrom):
+                base = "." * node.level + (node.module or "")
             found += [(base, alias.name) for alias in node.names]
     return found
 

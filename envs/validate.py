@@ -209,20 +209,21 @@ def labelled_programs(problems: Sequence[Problem], options: Options) -> Iterator
         facts = (strength.tests, strength.hidden, strength.distinct_outputs)
         statement = statement_hash(problem.statement)
         quality = Quality(problem.name, statement, problem.checker, needs_checker, *facts)
-        about = (quality, strength, digest)
-        programs = {
-            "solution": problem.solutions[: options.first],
-            "incorrect": problem.incorrect_solutions[: options.first],
-        }
-        for kind, sources in programs.items():
-            for index, source in enumerate(sources):
-                yield LabelledProgram(problem, kind, index, source, *about)
+        own = {"solution": problem.solutions, "incorrect": problem.incorrect_solutions}
+        programs: list[tuple[Problem, str, int, str]] = [
+            (problem, kind, index, source)
+            for kind, sources in own.items()
+            for index, source in enumerate(sources[: options.first])
+        ]
         if options.public and problem.solutions and (public := public_problem(problem)):
-            yield LabelledProgram(public, "public", 0, problem.solutions[0], *about)
+            programs.append((public, "public", 0, problem.solutions[0]))
         if options.cheap and problem.tests:
-            for made in cheap_programs(problem, shown_tests(problem)):
-                number = CHEAP_PROGRAMS.index(made.name)
-                yield LabelledProgram(problem, "cheap", number, made.source, *about)
+            programs += [
+                (problem, "cheap", CHEAP_PROGRAMS.index(made.name), made.source)
+                for made in cheap_programs(problem, shown_tests(problem))
+            ]
+        for program in programs:
+            yield LabelledProgram(*program, quality, strength, digest)
 
 
 def validate(

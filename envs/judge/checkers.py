@@ -26,10 +26,10 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 ABSOLUTE_TOLERANCE = RELATIVE_TOLERANCE = 1e-6
 
@@ -322,34 +322,61 @@ class Condition:
 @functools.lru_cache(maxsize=1024)
 def parse_condition(text: str) -> Condition:
     """Invert `Condition.text`. Raises ValueError."""
+
+    def result(node: ast.expr) -> ast.expr:
+        if not isinstance(node, ast.Name) or node.id != "result":
+            raise ValueError
+        return node
+
     try:
-        node = ast.parse(text, mode="eval").body
-        match node:
-            case ast.Name("result"):
-                return Condition("true")
-            case ast.UnaryOp(ast.Not(), ast.Name("result")):
-                return Condition("false")
-            case ast.Compare(ast.Name("result"), [ast.Eq()], [value]):
-                return Condition("==", ast.literal_eval(value))
-            case ast.Compare(ast.Name("result"), [ast.Is()], [ast.Constant(None | True | False)]):
-                return Condition("is", ast.literal_eval(node.comparators[0]))
-            case ast.Compare(
-                ast.Call(ast.Name("abs"), [ast.BinOp(ast.Name("result"), ast.Sub(), value)]),
-                [ast.Lt() | ast.LtE() as operator],
-                [within],
-            ):
-                value, within = ast.literal_eval(value), ast.literal_eval(within)
-                return Condition("within", value, within, inclusive=isinstance(operator, ast.LtE))
-            case ast.Call(
-                ast.Attribute(ast.Name("math"), "isclose"),
-                [ast.Name("result"), value],
-                [ast.keyword("rel_tol", relative), ast.keyword("abs_tol", absolute)],
-            ):
-                numbers = map(ast.literal_eval, (value, absolute, relative))
-                return Condition("isclose", *numbers)
-    except (SyntaxError, TypeError, RecursionError, MemoryError):
-        pass
-    raise ValueError(f"no condition on a result: {text[:80]!r}")
+        return read_condition(ast.parse(text, mode="eval").body, ast.Name, result)[1]
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise ValueError(f"no condition on a result: {text[:80]!r}") from None
+
+
+Subject = TypeVar("Subject", bound=ast.expr)
+
+
+def read_condition(
+    test: ast.expr,
+    kind: type[ast.expr],
+    subject: Callable[[ast.expr], Subject],
+    literal: Callable[[ast.expr], Any] = ast.literal_eval,
+) -> tuple[Subject, Condition]:
+    """Return (what an assert is about, the condition that it puts on that).
+
+    `kind` is the type of node that tells the subject from a literal on the other side. `subject`
+    and `literal` check or evaluate one side, and raise an error of theirs for any other node.
+    """
+
+    def sides(left: ast.expr, right: ast.expr) -> tuple[Subject, Any]:
+        about, other = (left, right) if isinstance(left, kind) else (right, left)
+        return subject(about), literal(other)
+
+    match test:
+        case ast.Compare(
+            ast.Call(ast.Name("abs"), [ast.BinOp(left, ast.Sub(), right)]),
+            [ast.Lt() | ast.LtE() as operator],
+            [within],
+        ):
+            about, value = sides(left, right)
+            inclusive = isinstance(operator, ast.LtE)
+            return about, Condition("within", value, literal(within), inclusive=inclusive)
+        case ast.Call(
+            ast.Name("isclose") | ast.Attribute(ast.Name("math"), "isclose"), [left, right], others
+        ):
+            about, value = sides(left, right)
+            tolerances: dict[str | None, Any] = {"abs_tol": 0.0, "rel_tol": 1e-9}
+            tolerances |= {keyword.arg: literal(keyword.value) for keyword in others}
+            return about, Condition("isclose", value, tolerances["abs_tol"], tolerances["rel_tol"])
+        case ast.Compare(left, [ast.Eq()], [right]):
+            about, value = sides(left, right)
+            return about, Condition("==", value)
+        case ast.Compare(left, [ast.Is()], [ast.Constant(None | True | False as value)]):
+            return subject(left), Condition("is", value)
+        case ast.UnaryOp(ast.Not(), operand):
+            return subject(operand), Condition("false")
+    return subject(test), Condition("true")
 
 
 def literal_text(value: Any) -> str:

@@ -229,10 +229,8 @@ class JudgingSession:
 
     def close(self) -> None:
         """Count and remember the judged programs, in the order of submission."""
-        judge, judged = self._judge, []
-        for key, pending in self._programs.items():
-            if pending.judgement is not None:
-                judged.append((key, pending, pending.judgement))
+        judge = self._judge
+        judged = [(key, one, one.judgement) for key, one in self._programs.items() if one.judgement]
         for key, pending, found in sorted(judged, key=lambda item: _first_index(item[1])):
             self._record(key, pending, found)
         on_disk = [

@@ -1,9 +1,10 @@
 """Infer a problem's checker from its statement and its tests by written rules.
 
 Data sets rarely record that a problem accepts several answers, but the statement says so in a few
-usual phrases. Such a problem is marked `needs_checker`, because comparing with one expected output
-would reject right answers. An unusual phrase can escape these rules: where a statement asks for a
-construction and says nothing more, only a program that constructs another one shows it.
+usual phrases (checker_rules.yaml). Such a problem is marked `needs_checker`, because comparing with
+one expected output would reject right answers. An unusual phrase can escape these rules: where a
+statement asks for a construction and says nothing more, only a program that constructs another one
+shows it.
 
 The second part reads how an answer is compared: tolerance, rounding, digits, case. Each rule names
 the rows of the data sets that made it (`docs/reference/judging.md` lists what the rules change).
@@ -16,6 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from envs.judge.checkers import has_integers, infer_checker
 from envs.problem import Test
@@ -24,70 +29,18 @@ MAX_STATEMENT_CHARS = 100_000
 MAX_TOLERANCE = 0.1
 _MANY_DECIMALS = 4
 _CHECKED_CHARS = 100_000  # of an output
-_SAME = r"[^.\n]"  # within a sentence
-_PRINT = r"(?:print|output|return|report|construct|display|give|provide|show|printing|outputting)"
-_ANSWERS = r"(?:answers?|solutions?|outputs?|constructions?|ways?)"
-_GOOD = r"(?:possible|valid|correct|acceptable|accepted|optimal|allowed|suitable|fine)"
-_FREEDOMS = {
-    "any answer": (
-        # "print any of them", "you may output any one"
-        rf"(?<!not )(?<!n't )\b{_PRINT}\s+(?:out\s+)?"
-        r"(?:any(?:one)?\b(?!\s+(?:extra|other|additional|number\s+of))|either of)",
-        # "print one of them", "output only one of the possible answers"
-        rf"\b{_PRINT}\s+(?:just |only )?one of (?:them|those|these|the (?:{_GOOD}))\b",
-        # "print an arbitrary one"; "print a valid edge coloring" (code_contests_test 23)
-        rf"\b{_PRINT}\s+(?:(?:an )?arbitrary\b(?! order)|(?:a|some|one) "
-        r"(?:valid|possible|suitable|feasible)\b(?! number))",
-        # "if there are several ways, choose any"
-        rf"\b(?:multiple|several|many|more than one)\b{_SAME}{{0,40}}\b{_ANSWERS}\b{_SAME}{{0,60}}"
-        r"\b(?:choose|pick|use|select|take|find) (?:any|one|either)\b(?! (?:which|that|with))",
-        # "find any suitable array", but not "if he is able to find any path"
-        rf"(?:^|[.\n])(?:(?!able to|cannot|can't|whether){_SAME})*\bfind any(?:one)?\b",
-        # "any sequence of at most 20000 moves will be accepted"
-        rf"\bany\b{_SAME}{{0,80}}\b(?:will be|would be|is|are|be)\s+"
-        r"(?:accepted|considered (?:as )?correct|considered valid)",
-        # "all correct answers are accepted"
-        rf"\b(?:all|multiple|several|many|other)(?: {_GOOD})? {_ANSWERS} "
-        r"(?:are|will be|would be|may be|can be)(?: also)? (?:accepted|acceptable|allowed)\b",
-        # in the notes to the samples
-        r"\bthere (?:are|exist) other (?:possible |valid |correct )?(?:answers|solutions)\b",
-        r"\bone of (?:the )?possible (?:answers|solutions|outputs) (?:for|to) the\b",
-        # "your solution is correct if the value satisfies" (apps_stdin_with_wrong 17)
-        r"\byour (?:solution|answer|output) (?:is|will be) (?:considered )?"
-        r"(?:correct|accepted|valid) if (?:and only if )?"
-        rf"(?!{_SAME}{{0,200}}(?:error|relative|differ|jury|checker|\^\{{? ?-|1e-)|it )",
-        # "the number of cycles in your solution" (apps_stdin_with_wrong 23)
-        r"\b(?:in|of) your (?:solution|construction|partition|colou?ring|schedule)\b",
-        # "there exists an answer with fewer stages, but you are not required to minimize it"
-        r"(?:\bnot|n't) (?:required|have|need) to (?:minimi[sz]e|maximi[sz]e)\b",
-    ),
-    "any order": (
-        rf"\b(?:print|printed|output|display|displayed)\b"
-        rf"(?:(?!number|minim|maxim|whether|\bif\b){_SAME}){{0,100}}"
-        r"\bin (?:any|an arbitrary|arbitrary) order\b",
-    ),
-    "interactive": (
-        r"\binteractive (?:problem|task)\b",
-        r"\bflush\b.{0,3} the output\b|\bfflush\b|\bflush your output\b",
-    ),
-}
-# These count only where a right output is more than a number or a word, since a way to the answer
-# can be one of several too.
-_FREEDOMS_OF_CONSTRUCTIONS = (
-    rf"\bthere (?:are|exist|may be|might be) (?:also )?other (?:{_GOOD} )?{_ANSWERS}\b",
-    rf"\bthere (?:may|might) be (?:several|multiple) (?:{_GOOD} )?{_ANSWERS}\b",
-    # "Below is one of the possible solutions", "one possible distribution" (code_contests_train 7)
-    rf"\b(?:one of (?:the|many|several)|another|an alternative) {_GOOD} {_ANSWERS}\b",
-    rf"\b(?:shows|show|is|see) (?:only )?one possible (?!test|case|path|move){_SAME}{{3}}",
-    rf"\bnot the only (?:{_GOOD} )?{_ANSWERS}\b",
-    rf"\b{_ANSWERS} (?:(?:is|are) not|isn't|aren't|(?:may|need) not be) (?:necessarily )?unique\b",
-    # of the output: "the order of the vertices within the edges does not matter"
-    rf"\border\b{_SAME}{{0,80}}\b(?:(?:does|do) ?n[o']t matter|is not important|is arbitrary)",
-)
-_NEEDS_CHECKER = {
-    reason: re.compile("|".join(patterns), re.IGNORECASE) for reason, patterns in _FREEDOMS.items()
-}
-_SEVERAL_CONSTRUCTIONS = re.compile("|".join(_FREEDOMS_OF_CONSTRUCTIONS), re.IGNORECASE)
+_PHRASES: Any = yaml.load(Path(__file__).with_suffix(".yaml").read_bytes(), yaml.CSafeLoader)
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    text = "|".join(patterns)
+    for name, words in _PHRASES["words"].items():
+        text = text.replace(f"<{name}>", words)
+    return re.compile(text, re.IGNORECASE)
+
+
+_NEEDS_CHECKER = {reason: _any_of(found) for reason, found in _PHRASES["freedoms"].items()}
+_SEVERAL_CONSTRUCTIONS = _any_of(_PHRASES["several constructions"])
 
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*+)(?:\.[0-9]*+)?")  # 0110 is a string
 

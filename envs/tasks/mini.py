@@ -35,24 +35,9 @@ from envs.problem import Problem, Test
 from envs.tasks.stored import cached_problems
 from envs.tasks.task import SPLITS, Task, TaskConfig, data_hash
 
-FAMILIES_FILE = Path(__file__).with_name("mini.yaml")
-READ_INTS = (
-    "map(int,input().split())",
-    "[int(w) for w in input().split()]",
-    "list(map(int,input().split()))",
-    "[*map(int,input().split())]",
-    "map(int,open(0).read().split())",
-)
-READS = {
-    "ints": READ_INTS,
-    "list": READ_INTS[1:4],
-    "word": ("input()", "input().strip()", "open(0).read().strip()"),
-    "grid": (
-        "[[*map(int,s.split())] for s in open(0)]",
-        "[list(map(int,s.split())) for s in open(0)]",
-        "[[int(w) for w in s.split()] for s in open(0)]",
-    ),
-}
+FAMILIES_FILE = Path(__file__).with_suffix(".yaml")
+_DATA: dict[str, Any] = yaml.load(FAMILIES_FILE.read_bytes(), Loader=yaml.CSafeLoader)
+READS: dict[str, list[str]] = _DATA.pop("reads")  # pieces of code that read an input
 
 
 class Code(str):
@@ -225,10 +210,9 @@ def _fill(text: str, param: int | None) -> str:
 
 def load_families() -> dict[str, tuple[Family, ...]]:
     """Return the families of each problem set (mini, mini_long)."""
-    loaded: dict[str, Any] = yaml.load(FAMILIES_FILE.read_bytes(), Loader=yaml.CSafeLoader)
     lists = {
         name: {part: Part(part, **_with_tuples(keys)) for part, keys in parts.items()}
-        for name, parts in loaded.pop("parts").items()
+        for name, parts in _DATA.pop("parts").items()
     }
 
     def slot_parts(choices: Sequence[str]) -> Iterator[Part]:
@@ -243,7 +227,7 @@ def load_families() -> dict[str, tuple[Family, ...]]:
 
     return {
         set_name: tuple(family(name, keys) for name, keys in families.items())
-        for set_name, families in loaded.items()
+        for set_name, families in _DATA.items()
     }
 
 
@@ -300,8 +284,7 @@ def make_long(config: TaskConfig) -> Task:
 
 
 def _make(problem_set: ProblemSet, config: TaskConfig) -> Task:
-    name, folder = problem_set.name, FAMILIES_FILE.parent
-    code = [file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file()]
+    name, code = problem_set.name, [Path(__file__).read_bytes(), FAMILIES_FILE.read_bytes()]
 
     def split_problems(split: str) -> Sequence[Problem]:
         size = getattr(config, f"{split}_problems")

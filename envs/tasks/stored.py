@@ -61,20 +61,13 @@ def schema() -> pa.Schema:
 
 def row_of(problem: Problem, left_out: str | None = None) -> dict[str, Any]:
     """Return a problem as a row of `schema`."""
-    scalars = (*_TEXTS, *_INTEGERS, *_LISTS, "time_limit_s")
-    tests = {key: [asdict(test) for test in getattr(problem, key)] for key in _TESTS}
-    return (
-        {key: getattr(problem, key) for key in scalars}
-        | tests
-        | {
-            "checker_program": problem.checker_program and asdict(problem.checker_program),
-            "hash": problem.hash,
-            "digest": content_digest(problem),
-            "statement_hash": statement_hash(problem.statement),
-            "strength": asdict(measure_strength(problem)),
-            "left_out": left_out,
-        }
-    )
+    return asdict(problem) | {
+        "hash": problem.hash,
+        "digest": content_digest(problem),
+        "statement_hash": statement_hash(problem.statement),
+        "strength": asdict(measure_strength(problem)),
+        "left_out": left_out,
+    }
 
 
 def statement_hash(statement: str) -> str:
@@ -178,9 +171,8 @@ class Entry:
         values = {key: stored[key] for key in (*_TEXTS, *_INTEGERS, "time_limit_s")}
         values |= {key: tuple(stored[key]) for key in _LISTS}
         values |= {key: tuple(Test(**test) for test in stored[key]) for key in _TESTS}
-        if stored["checker_program"]:
-            values["checker_program"] = CheckerProgram(**stored["checker_program"])
-        problem = Problem(**values | {"name": self.name})
+        checker = stored["checker_program"] and CheckerProgram(**stored["checker_program"])
+        problem = Problem(**values | {"name": self.name, "checker_program": checker})
         vars(problem)["hash"] = stored["hash"]  # fills the cached property
         return problem
 

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from envs.judge.checkers import Condition
+from envs.judge.checkers import read_condition
 from envs.problem import Problem, Test
 from envs.sandbox.inside.framing import encode
 from envs.tasks.parsers import Row, SkipRow, named_by_row
@@ -144,7 +144,11 @@ def asserted_tests(statements: Sequence[ast.stmt]) -> tuple[str, tuple[Test, ...
             case ast.Assert(test=ast.Constant(value=value)) if value:
                 continue
             case ast.Assert(test=test):
-                call, condition = _asserted_call(test)
+                call, condition = read_condition(test, ast.Call, _plain_call, literal)
+                numbers = (condition.value, condition.absolute, condition.relative)
+                within = condition.kind in ("within", "isclose")
+                if within and not all(isinstance(number, int | float) for number in numbers):
+                    raise SkipRow("an assert compares what is no number")
                 functions.add(ast.unparse(call.func))
                 arguments = [literal(argument) for argument in call.args]
                 tests.append(Test(encode(arguments), condition.text()))
@@ -157,52 +161,6 @@ def asserted_tests(statements: Sequence[ast.stmt]) -> tuple[str, tuple[Test, ...
     if len(functions) > 1:
         raise SkipRow("the asserts call more than one function")
     return functions.pop(), tuple(dict.fromkeys(tests))
-
-
-def _asserted_call(test: ast.expr) -> tuple[ast.Call, Condition]:
-    """Return (the call, the condition on its result) of an assert's condition."""
-    match test:
-        case ast.Compare(
-            left=ast.Call(func=ast.Name("abs"), args=[ast.BinOp(left, ast.Sub(), right)]),
-            ops=[ast.Lt() | ast.LtE() as operator_],
-            comparators=[within],
-        ):
-            call, expected = _sides(left, right)
-            _require_numbers(expected, absolute := literal(within))
-            inclusive = isinstance(operator_, ast.LtE)
-            return call, Condition("within", expected, absolute, inclusive=inclusive)
-        case ast.Call(
-            func=ast.Name("isclose") | ast.Attribute(ast.Name("math"), "isclose"),
-            args=[left, right],
-            keywords=keywords,
-        ):
-            call, expected = _sides(left, right)
-            tolerances: dict[str | None, Any] = {"abs_tol": 0.0, "rel_tol": 1e-9}
-            tolerances |= {keyword.arg: literal(keyword.value) for keyword in keywords}
-            absolute, relative = tolerances["abs_tol"], tolerances["rel_tol"]
-            _require_numbers(expected, absolute, relative)
-            return call, Condition("isclose", expected, absolute, relative)
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            call, expected = _sides(left, right)
-            return call, Condition("==", expected)
-        case ast.Compare(
-            left=left, ops=[ast.Is()], comparators=[ast.Constant(None | True | False as value)]
-        ):
-            return _plain_call(left), Condition("is", value)
-        case ast.UnaryOp(ast.Not(), operand=call):
-            return _plain_call(call), Condition("false")
-    return _plain_call(test), Condition("true")
-
-
-def _sides(left: ast.expr, right: ast.expr) -> tuple[ast.Call, Any]:
-    """Return (the call, the value of the literal) of a comparison in either order."""
-    call, expected = (left, right) if isinstance(left, ast.Call) else (right, left)
-    return _plain_call(call), literal(expected)
-
-
-def _require_numbers(*values: Any) -> None:
-    if not all(isinstance(value, int | float) for value in values):
-        raise SkipRow("an assert compares what is no number")
 
 
 def _plain_call(node: ast.expr) -> ast.Call:

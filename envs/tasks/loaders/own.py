@@ -21,6 +21,7 @@ from envs.tasks.parsers import Row, SkipRow, named_by_row
 from envs.tasks.task import FieldsConfig
 
 REQUIRED = ("statement", "inputs", "outputs")
+_ABSENT = object()  # in place of a nested column that a case lacks
 _OF_TESTS, _OF_SAMPLES = ("inputs", "outputs"), ("sample_inputs", "sample_outputs")
 
 
@@ -93,21 +94,21 @@ def check_columns(fields: FieldsConfig, rows: Sequence[Row], where: str) -> None
             )
 
 
-def lookup(row: Row, column: str) -> Any:
-    """Return the value of a column, with dots for nested ones; None if there is none."""
+def lookup(row: Row, column: str, absent: Any = None) -> Any:
+    """Return the value of a column, with dots for nested ones; `absent` if there is none."""
     if column in row:
         return row[column]
     value: Any = row
     for name in column.split("."):
-        value = _member(value, name)
+        value = _member(value, name, absent)
     return value
 
 
-def _member(value: Any, name: str) -> Any:
+def _member(value: Any, name: str, absent: Any) -> Any:
     value = _opened(value)
     if isinstance(value, list):
-        return [_member(item, name) for item in value]
-    return value.get(name) if isinstance(value, Mapping) else None
+        return [_member(item, name, absent) for item in value]
+    return value.get(name, absent) if isinstance(value, Mapping) else absent
 
 
 def _opened(value: Any) -> Any:
@@ -139,26 +140,12 @@ def _check_cases(row: Row, fields: FieldsConfig, values: Mapping[str, Any], null
     """Raise SkipRow for a test case without its input or output; `nulls`: null is a value."""
     no_sample = not any(map(_some, (values.get(key) for key in _OF_SAMPLES)))
     for key in (*_OF_TESTS, *(() if no_sample else _OF_SAMPLES)):
-        column = getattr(fields, key)
-        if column and (case := _missing_case(row, column)):
-            raise SkipRow(f"{column} is missing in case {case}")
-        items = _as_list(values.get(key))
-        if not nulls and isinstance(items, list) and None in items:
-            raise SkipRow(f"{column} is null in case {items.index(None) + 1}")
-
-
-def _missing_case(row: Row, column: str) -> int | None:
-    """Return the number, from 1, of the first object of a list that lacks the nested column."""
-    if column in row:
-        return None
-    value: Any = row
-    for name in column.split("."):
-        value = _opened(value)
-        if isinstance(value, list):
-            lacking = [not isinstance(item, Mapping) or name not in item for item in value]
-            return lacking.index(True) + 1 if any(lacking) else None
-        value = _member(value, name)
-    return None
+        if column := getattr(fields, key):
+            cases = _as_list(lookup(row, column, _ABSENT))
+            faults = {"missing": _ABSENT} | ({} if nulls else {"null": None})
+            for fault, value in faults.items():
+                if isinstance(cases, list) and value in cases:
+                    raise SkipRow(f"{column} is {fault} in case {cases.index(value) + 1}")
 
 
 def _some(value: Any) -> bool:
