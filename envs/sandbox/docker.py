@@ -27,7 +27,6 @@ from envs.sandbox import inside
 from envs.sandbox.base import Job, SandboxError
 from envs.sandbox.engine import (
     ANSWER_S,
-    CAGE,
     LABEL,
     OWNER,
     EngineAway,
@@ -43,6 +42,7 @@ from envs.sandbox.engine import (
 from envs.sandbox.inside.framing import STDERR_TAIL
 from envs.sandbox.pool import Pool, Splitter, WorkerHandle, default_workers
 from envs.sandbox.python_runtime import (
+    CAGE,
     ENVIRONMENT,
     PACKAGES_FOLDER,
     base_python,

@@ -10,14 +10,8 @@ into a tree, compiled, and imported as an image of one layer.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
-import re
-import shutil
-import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -30,17 +24,9 @@ from envs.sandbox.inside.confinement import (
     FOLDER_OPTIONS,
     STDIO,
     STDIO_OPTIONS,
-    STREAM_LINKS,
 )
 from envs.sandbox.inside.kernel import STACK_BYTES
-from envs.sandbox.python_runtime import (
-    DEVICES,
-    base_python,
-    hidden_folders,
-    modules,
-    runtime_files,
-    versions,
-)
+from envs.sandbox.python_runtime import CAGE, DEVICES, REPOSITORY, image_tag, write_layer
 from envs.sandbox.seccomp import container_profile
 
 if TYPE_CHECKING:
@@ -48,11 +34,6 @@ if TYPE_CHECKING:
 
 LABEL = "spo-bench"
 OWNER = f"{LABEL}.owner"
-REPOSITORY = "spo-bench-sandbox"
-# The folder that becomes a worker's root once it has started. The engine's additions to a
-# container, /proc, /sys and /dev, stay outside.
-CAGE = "/cage"
-RECIPE = tuple(Path(__file__).with_name(name) for name in ("engine.py", "python_runtime.py"))
 ANSWER_S = 20  # a dead engine refuses at once; a busy one was seen to take seconds
 CREATED_S = 600.0  # far more than the time between creating and starting a container
 BUILD = "build it with `make sandbox-image`"
@@ -88,19 +69,6 @@ def failure_reason(error: BaseException) -> str:
             return cause.strerror
         cause = cause.__cause__ or cause.__context__
     return str(error)
-
-
-def image_tag() -> str:
-    """Return `repository:tag` of the image that fits this environment and checkout.
-
-    It holds this environment's Python and numpy only; the worker's own program is passed on at
-    start, so an image never goes stale with it. The tag names the versions, and hashes the
-    interpreter's path, the links, and the code that builds the image.
-    """
-    digest = hashlib.sha256(f"{base_python()} {platform.machine()} {STREAM_LINKS}".encode())
-    for path in RECIPE:
-        digest.update(path.read_bytes())
-    return f"{REPOSITORY}:{re.sub(r'[^0-9a-z.]+', '-', versions())}-{digest.hexdigest()[:8]}"
 
 
 def require_image(client: DockerClient) -> str:
@@ -234,72 +202,12 @@ def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:
     }
 
 
-def copy_runtime(cage: Path) -> None:
-    """Copy the runtime of programs into the cage, and make its mount points and links."""
-    for source, target in (*runtime_files(), (base_python(), base_python())):
-        copy = cage / target.lstrip("/")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if Path(source).is_dir():
-            shutil.copytree(source, copy, symlinks=True, ignore=ignored_names, dirs_exist_ok=True)
-        else:
-            shutil.copyfile(source, copy)
-            copy.chmod(0o755)
-    for folder in (STDIO, FOLDER):
-        (cage / folder.lstrip("/")).mkdir()
-    for link, target in STREAM_LINKS.items():
-        path = cage / link.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(target)
-
-
-def ignored_names(folder: str, names: list[str]) -> list[str]:
-    """Return the names in a folder that are not copied: hidden folders and compiled files."""
-    hidden = hidden_folders()
-    return [name for name in names if name == "__pycache__" or f"{folder}/{name}" in hidden]
-
-
-def compile_modules(cage: Path) -> None:
-    """Compile all modules now, since programs cannot write compiled files.
-
-    With unchecked hashes the files stay valid whatever their times are.
-    """
-    folders = [cage / target.lstrip("/") for _, target in modules()]
-    mode = ("--invalidation-mode", "unchecked-hash")
-    command = [base_python(), "-S", "-W", "ignore", "-m", "compileall", "-qq", *mode]
-    # Files that cannot be compiled, such as some tests of packages, are left as they are.
-    subprocess.run([*command, "-s", cage, "-p", "/", *folders])
-
-
-def link_into(root: Path, cage: Path) -> None:
-    """Link the cage's folders into the root, where the interpreter starts, at the same paths."""
-    for name in ("proc", "sys", "dev", "etc"):
-        (root / name).mkdir()
-    for entry in cage.iterdir():
-        if not (root / entry.name).exists():
-            (root / entry.name).symlink_to(f"{CAGE.lstrip('/')}/{entry.name}")
-
-
-def normalise(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Make an entry root's, readable for all and without times: equal trees give equal layers."""
-    member.uid = member.gid = member.mtime = 0
-    member.uname = member.gname = ""
-    member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-    return member
-
-
 def build() -> str:
     """Build and tag the image; return the tag. Raises SandboxError where no engine answers."""
     client = connect(timeout_s=300)
     tag = image_tag()
     with tempfile.TemporaryDirectory(prefix="spo-bench-image-") as scratch:
-        root, archive = Path(scratch, "root"), Path(scratch, "image.tar")
-        cage = root / CAGE.lstrip("/")
-        cage.mkdir(parents=True)
-        copy_runtime(cage)
-        compile_modules(cage)
-        link_into(root, cage)
-        with tarfile.open(archive, "w") as tar:
-            tar.add(root, arcname=".", filter=normalise)
+        archive = write_layer(Path(scratch))
         with archive.open("rb") as file:
             client.api.import_image(src=file, repository=REPOSITORY, tag=tag.partition(":")[2])
     client.images.get(tag)

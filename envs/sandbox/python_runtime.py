@@ -1,20 +1,27 @@
 """The runtime of programs on every backend: this environment's Python and numpy.
 
-The embedded sandbox shows the files listed here, and the Docker image consists of them. So a
-program finds the same interpreter, modules and environment in either.
+The embedded sandbox shows the files listed here, and the Docker image consists of them: copied into
+a tree, compiled, one layer. So a program finds the same interpreter, modules and environment in
+either.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.metadata
 import json
 import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
+
+from envs.sandbox.inside.confinement import FOLDER, STDIO, STREAM_LINKS
 
 PACKAGE = "numpy"  # the one that contest judges offer beyond the standard library
 PACKAGES_FOLDER = "/packages"  # where a sandbox with its own root folder shows it
@@ -31,6 +38,11 @@ ENVIRONMENT = {
     "ONLINE_JUDGE": "true",  # many programs then do not open their author's files
 }
 LOCALE = "/usr/lib/locale/C.utf8"  # of LC_ALL, where the C library has it in files
+REPOSITORY = "spo-bench-sandbox"  # of the image
+RECIPE = Path(__file__)
+# The folder of the image that becomes a worker's root once it has started. The engine's additions
+# to a container, /proc, /sys and /dev, stay outside.
+CAGE = "/cage"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 # Run by the base interpreter: import every extension module, then list the libraries in memory.
@@ -139,3 +151,72 @@ def hidden_folders() -> tuple[str, ...]:
     """Return the folders inside `runtime_files` that are not shown."""
     inside = [Path(outer, name) for outer, _ in modules() for name in HIDDEN]
     return tuple(str(path) for path in inside if path.is_dir())
+
+
+# ---- the Docker image ----
+
+
+def image_tag() -> str:
+    """Return `repository:tag` of the image that fits this environment and checkout.
+
+    It holds this environment's Python and numpy only; the worker's own program is passed on at
+    start, so an image never goes stale with it. The tag names the versions, and hashes the
+    interpreter's path, the links, and the code that builds the image.
+    """
+    digest = hashlib.sha256(f"{base_python()} {platform.machine()} {STREAM_LINKS}".encode())
+    digest.update(RECIPE.read_bytes())
+    return f"{REPOSITORY}:{re.sub(r'[^0-9a-z.]+', '-', versions())}-{digest.hexdigest()[:8]}"
+
+
+def write_layer(scratch: Path) -> Path:
+    """Write the image's only layer, an archive, into a folder; return its path."""
+    root, archive = scratch / "root", scratch / "image.tar"
+    cage = root / CAGE.lstrip("/")
+    cage.mkdir(parents=True)
+    copy_runtime(cage)
+    # Programs cannot write compiled files. With unchecked hashes these stay valid whatever their
+    # times are. Files that cannot be compiled, such as some tests of packages, stay as they are.
+    folders = [cage / target.lstrip("/") for _, target in modules()]
+    mode = ("--invalidation-mode", "unchecked-hash")
+    command = [base_python(), "-S", "-W", "ignore", "-m", "compileall", "-qq", *mode]
+    subprocess.run([*command, "-s", cage, "-p", "/", *folders])
+    # The interpreter starts in the root, and needs the cage's folders at the same paths.
+    for name in ("proc", "sys", "dev", "etc"):
+        (root / name).mkdir()
+    for entry in cage.iterdir():
+        if not (root / entry.name).exists():
+            (root / entry.name).symlink_to(f"{CAGE.lstrip('/')}/{entry.name}")
+    with tarfile.open(archive, "w") as tar:
+        tar.add(root, arcname=".", filter=_normalise)
+    return archive
+
+
+def copy_runtime(cage: Path) -> None:
+    """Copy the runtime of programs into the cage, and make its mount points and links."""
+    hidden = hidden_folders()
+
+    def ignored(folder: str, names: list[str]) -> list[str]:
+        return [name for name in names if name == "__pycache__" or f"{folder}/{name}" in hidden]
+
+    for source, target in (*runtime_files(), (base_python(), base_python())):
+        copy = cage / target.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if Path(source).is_dir():
+            shutil.copytree(source, copy, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+        else:
+            shutil.copyfile(source, copy)
+            copy.chmod(0o755)
+    for folder in (STDIO, FOLDER):
+        (cage / folder.lstrip("/")).mkdir()
+    for link, target in STREAM_LINKS.items():
+        path = cage / link.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(target)
+
+
+def _normalise(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Make an entry root's, readable for all and without times: equal trees give equal layers."""
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+    return member

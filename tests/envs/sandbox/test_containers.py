@@ -13,7 +13,8 @@ import pytest
 
 from envs.sandbox.base import Job, Outcome, SandboxError
 from envs.sandbox.docker import DockerSandbox
-from envs.sandbox.engine import LABEL, connect, image_tag
+from envs.sandbox.engine import LABEL, connect
+from envs.sandbox.python_runtime import image_tag
 
 ENGINE = Path(__file__).parents[3] / ".ci" / "engine"
 pytestmark = [pytest.mark.docker, pytest.mark.slow]

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from envs.sandbox.engine import image_tag, worker_options
-from envs.sandbox.python_runtime import base_python
+from envs.sandbox import python_runtime
+from envs.sandbox.engine import worker_options
+from envs.sandbox.python_runtime import base_python, image_tag
 from envs.sandbox.seccomp import container_profile
 from tests.envs.programs import tool
 
@@ -36,13 +37,13 @@ def test_no_way_out_is_on_the_list(escape):
 def test_tag_follows_the_recipe_the_versions_and_the_interpreter(tmp_path, monkeypatch):
     recipe = tmp_path / "recipe.py"
     recipe.write_text("one")
-    monkeypatch.setattr("envs.sandbox.engine.RECIPE", (recipe,))
+    monkeypatch.setattr(python_runtime, "RECIPE", recipe)
     tags = {image_tag(), image_tag()}
     recipe.write_text("another")
     tags.add(image_tag())
-    monkeypatch.setattr("envs.sandbox.engine.versions", lambda: "python 3.99.0rc1+, numpy 9.9")
+    monkeypatch.setattr(python_runtime, "versions", lambda: "python 3.99.0rc1+, numpy 9.9")
     tags.add(image_tag())
-    monkeypatch.setattr("envs.sandbox.engine.base_python", lambda: "/elsewhere/python")
+    monkeypatch.setattr(python_runtime, "base_python", lambda: "/elsewhere/python")
     tags.add(image_tag())
     assert len(tags) == 4
     assert all(re.fullmatch(r"spo-bench-sandbox:[a-z0-9.-]+", tag) for tag in tags), tags
