@@ -43,14 +43,7 @@ from analysis.groups import (
 from analysis.intervals import RESOURCES
 from analysis.metrics import TITLES
 from analysis.rendering import number, records
-from analysis.runs import (
-    RunError,
-    experiment_of,
-    find_runs,
-    is_packed,
-    load_run,
-    runs_of_arms,
-)
+from analysis.runs import RunError, experiment_of, find_runs, is_packed, load_run, runs_of_arms
 from analysis.tables import power_table
 from envs.command_line import (
     did_you_mean,

@@ -18,12 +18,7 @@ from analysis.budgets import AREA, BUDGET_TITLES, PHASE_TITLES
 from analysis.findings import Finding
 from analysis.groups import NOTHING, common_ks, samples_per_problem
 from analysis.intervals import grid_interval, interval_columns
-from analysis.metrics import (
-    TITLES,
-    reported_metrics,
-    scores_at_temperatures,
-    stack_seeds,
-)
+from analysis.metrics import TITLES, reported_metrics, scores_at_temperatures, stack_seeds
 from analysis.runs import RunError, load_run
 from envs.messages import readable
 

@@ -2,12 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.budgets import (
-    AREA,
-    equal_budget_tables,
-    spend_to_reach,
-    threshold_table,
-)
+from analysis.budgets import AREA, equal_budget_tables, spend_to_reach, threshold_table
 from analysis.groups import group_runs
 from analysis.runs import load_run
 
