@@ -13,17 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis import metrics
 from analysis.comparisons import difference_table, paired_differences, tier_table
-from analysis.groups import Group
+from analysis.groups import Group, GroupScores
 from analysis.intervals import grid_interval, interval_columns
-from analysis.metrics import (
-    DISTINCT,
-    ProblemScores,
-    ScoreGrid,
-    scores_at_step,
-    scores_by_step,
-    stack_seeds,
-)
 from analysis.runs import Run, memoize
 
 # Columns whose sum is each x-axis, as far as they were recorded. The reference's tokens for SPO's
@@ -119,19 +112,19 @@ def evaluation_curve(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Da
     mean budget and KL.
     """
     rows = []
-    metrics = dict.fromkeys(["pass@1", f"pass@{ks[-1]}", DISTINCT])
+    names = dict.fromkeys(["pass@1", f"pass@{ks[-1]}", metrics.DISTINCT])
     for group in groups:
         for step in sorted({step for run in group.runs for step in run.evaluated_steps}):
             runs = [run for run in group.runs if step in run.evaluated_steps]
             row: dict[str, object] = {"label": group.label, "seeds": len(runs)}
             row |= {x: np.mean([spend_at_step(run, step, x) for run in runs]) for x in X_AXES}
             row["kl_ref"] = np.mean([kl_at_step(run, step) for run in runs])
-            scores = [scores_at_step(run, step, tuple(ks)) for run in runs]
-            grids = stack_seeds(range(len(runs)), scores)
-            for metric in metrics:
-                row |= interval_columns(grid_interval(grids.get(metric), metric), metric)
+            scores = [metrics.scores_at_step(run, step, tuple(ks)) for run in runs]
+            grids = metrics.stack_seeds(range(len(runs)), scores)
+            for metric in names:
+                row |= interval_columns(grids.get(metric), metric)
             rows.append(row)
-    columns = [f"{metric}{suffix}" for metric in metrics for suffix in ("", "_low", "_high")]
+    columns = [f"{metric}{suffix}" for metric in names for suffix in ("", "_low", "_high")]
     return pd.DataFrame(rows, columns=["label", "seeds", *X_AXES, "kl_ref", *columns])
 
 
@@ -157,17 +150,9 @@ def kl_at_step(run: Run, step: int) -> float:
 # Equal budgets.
 
 
-class GroupAtBudget(NamedTuple):
-    """A group's runs at the point where each had spent the same budget."""
-
-    label: str
-    seeds: tuple[int | None, ...]
-    grids: dict[str, ScoreGrid]
-
-
 def scores_at_budget(
     run: Run, x: str, budget: float, ks: tuple[int, ...]
-) -> dict[str, ProblemScores]:
+) -> dict[str, metrics.ProblemScores]:
     """Return the scores per problem at `budget`, and AREA: pass@1 averaged over the axis up to it.
 
     A score that is undefined at one of the two evaluations beside the budget is left out. Of
@@ -179,7 +164,7 @@ def scores_at_budget(
     points = np.append(spend[:after], budget)
     rows = [run.evaluated_steps.index(step) for step in steps]
     scores = {}
-    for metric, grid in scores_by_step(run, ks).items():
+    for metric, grid in metrics.scores_by_step(run, ks).items():
         names, values, weights = (
             np.array(grid.problems, object),
             grid.values[rows],
@@ -189,11 +174,13 @@ def scores_at_budget(
             (1 - share) * part[after - 1] + share * part[after] for part in (values, weights)
         )
         defined = np.all(weights[after - 1 : after + 1] > 0, axis=0)
-        scores[metric] = ProblemScores(names[defined], value[defined], weight[defined])
+        scores[metric] = metrics.ProblemScores(names[defined], value[defined], weight[defined])
         if metric == "pass@1":
             area = np.trapezoid(np.vstack([values[:after], value]), points, axis=0) / budget
             defined = defined & np.all(weights[:after] > 0, axis=0)
-            scores[AREA] = ProblemScores(names[defined], area[defined], np.ones(defined.sum()))
+            scores[AREA] = metrics.ProblemScores(
+                names[defined], area[defined], np.ones(defined.sum())
+            )
     return scores
 
 
@@ -219,12 +206,11 @@ def equal_budget_tables(
         for group in spending:
             seeds = tuple(run.seed for run in group.complete)
             scores = [scores_at_budget(run, x, budget, tuple(ks)) for run in group.complete]
-            at_budget.append(GroupAtBudget(group.label, seeds, stack_seeds(seeds, scores)))
+            at_budget.append(GroupScores(group.label, seeds, metrics.stack_seeds(seeds, scores)))
         rows = []
         for one in at_budget:
             for metric, grid in one.grids.items():
-                ends = grid_interval(grid, metric)
-                rows.append((x, budget, one.label, metric, ends.mean, ends.low, ends.high))
+                rows.append((x, budget, one.label, metric, *grid_interval(grid, metric)))
         if rows:  # there are none if the judge failed on everything
             pairs = paired_differences(at_budget, dict.fromkeys(row[3] for row in rows))
             columns = ["axis", "budget", "label", "metric", "mean", "low", "high"]
@@ -276,7 +262,7 @@ def spend_to_reach(run: Run, x: str, threshold: float, ks: Sequence[int] = (1,))
 
 
 def _pass_at_1(run: Run, step: int, ks: Sequence[int]) -> float:
-    grid = scores_by_step(run, tuple(ks)).get("pass@1")
+    grid = metrics.scores_by_step(run, tuple(ks)).get("pass@1")
     if grid is None:  # the judge failed on everything
         return NAN
     return float(pd.Series(grid.measured()[grid.seeds.index(step)]).mean())
@@ -290,7 +276,7 @@ def curve_score(run: Run) -> float:
     each problem needs ten or more. NaN unless the curve goes from the base model, at step 0, to the
     run's last step: the area under a part of it is no comparable number.
     """
-    steps, grids = run.evaluated_steps, scores_by_step(run, (1, 10))
+    steps, grids = run.evaluated_steps, metrics.scores_by_step(run, (1, 10))
     if len(steps) < 2 or steps[0] != 0 or steps[-1] != run.config["steps"]:
         return NAN
     means = []

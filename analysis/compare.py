@@ -21,16 +21,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from analysis.comparisons import (
-    EQUAL,
-    UNDECIDED,
-    ContrastTest,
-    PairedDifference,
-    control_differences,
-    find_pair,
-    mean_score,
-)
-from analysis.experiment import Experiment, Plan, read_experiment
+from analysis import comparisons
+from analysis.comparisons import PairedDifference
+from analysis.experiment import Experiment, Plan, read_experiment, run_command
 from analysis.findings import caveats, contrast_phrase, decision_needs, format_difference
 from analysis.groups import (
     EvaluatedModel,
@@ -45,13 +38,7 @@ from analysis.metrics import TITLES
 from analysis.rendering import number, records
 from analysis.runs import RunError, experiment_of, find_runs, is_packed, load_run, runs_of_arms
 from analysis.tables import power_table
-from envs.command_line import (
-    did_you_mean,
-    parse_arguments,
-    print_help,
-    quiet_when_unread,
-    wants_help,
-)
+from envs.command_line import did_you_mean, quiet_when_unread
 
 HELP = """\
 Compare two groups of runs: paired differences on the seeds and problems of both.
@@ -86,39 +73,36 @@ class Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return the exit code: 0 done, 1 bad runs, 2 bad options or no pair."""
-    if wants_help(arguments):
-        print_help(Options, HELP)
-        return 0
-    try:
-        options = parse_arguments(Options, arguments)
-        if options.study is not None and options.a == options.b:
-            raise ValueError(f"b={options.b}: the same arm as a; give another")
-        if options.control is not None and options.study is None:
-            raise ValueError(f"control={options.control}: only with study=FOLDER")
-        if options.control not in (None, options.a, options.b):
-            raise ValueError(f"control={options.control}: must be a={options.a} or b={options.b}")
-    except ValueError as error:
-        print(f"error: {error} (see --help)", file=sys.stderr)
+    """Run the command and return the exit code of `run_command`; 2 also if there is no pair."""
+    return run_command(Options, HELP, check_arms, compare, arguments)
+
+
+def check_arms(options: Options) -> None:
+    """Check a, b and the control. Raises ValueError."""
+    if options.study is not None and options.a == options.b:
+        raise ValueError(f"b={options.b}: the same arm as a; give another")
+    if options.control is not None and options.study is None:
+        raise ValueError(f"control={options.control}: only with study=FOLDER")
+    if options.control not in (None, options.a, options.b):
+        raise ValueError(f"control={options.control}: must be a={options.a} or b={options.b}")
+
+
+def compare(options: Options) -> int:
+    """Print the comparison; return 2 if a and b share no problem with the same seed."""
+    if options.study is None:
+        comparison = by_themselves(options.a, options.b, options.margin)
+    else:
+        given = options.a, options.b, options.margin, options.control
+        comparison = within_study(options.study, *given)
+    if not any(pair.seeds for pair in comparison.pairs):
+        a, b = (", ".join(map(str, model.seeds)) for model in comparison.models)
+        print(
+            "error: a and b have no problem with the same seed in common, so there is no "
+            f"paired difference; seeds of a: {a}; of b: {b}",
+            file=sys.stderr,
+        )
         return 2
-    try:
-        if options.study is None:
-            comparison = by_themselves(options.a, options.b, options.margin)
-        else:
-            given = options.a, options.b, options.margin, options.control
-            comparison = within_study(options.study, *given)
-        if not any(pair.seeds for pair in comparison.pairs):
-            a, b = (", ".join(map(str, model.seeds)) for model in comparison.models)
-            print(
-                "error: a and b have no problem with the same seed in common, so there is no "
-                f"paired difference; seeds of a: {a}; of b: {b}",
-                file=sys.stderr,
-            )
-            return 2
-        print_comparison(comparison, options.wish)
-    except RunError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    print_comparison(comparison, options.wish)
     return 0
 
 
@@ -136,7 +120,7 @@ class Comparison:
     basis: str
     notes: Sequence[str]
     p: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    claims: Sequence[ContrastTest] = ()
+    claims: Sequence[comparisons.ContrastTest] = ()
 
 
 def by_themselves(a: str, b: str, margin: float | None) -> Comparison:
@@ -201,7 +185,7 @@ def within_study(
         basis.append("p, named: Holm's over the pairs that the study named before its runs.")
     other = labels[(a, b).index(control)] if control else experiment.plan.control
     if other in labels:
-        against = _between(control_differences(experiment.pairs, other), labels)
+        against = _between(comparisons.control_differences(experiment.pairs, other), labels)
         p["p, control"] = [pair.adjusted_p for pair in against]
         basis.append(f"p, control: Dunnett's over the {len(trained) - 1} comparisons with {other}.")
     return Comparison(
@@ -243,7 +227,9 @@ def _group_of(key: str, arm: str, runs: set[str], experiment: Experiment) -> Gro
 
 def _between(pairs: Iterable[PairedDifference], labels: Sequence[str]) -> list[PairedDifference]:
     """Return a - b in each metric, from pairs of all groups in either order."""
-    return [find_pair([pair], *labels) for pair in pairs if {pair.a, pair.b} == set(labels)]
+    return [
+        comparisons.find_pair([pair], *labels) for pair in pairs if {pair.a, pair.b} == set(labels)
+    ]
 
 
 def print_comparison(comparison: Comparison, target: float) -> None:
@@ -281,7 +267,10 @@ def difference_table(comparison: Comparison) -> Table:
         if pair.seeds:
             table.add_row(
                 TITLES.get(pair.metric, pair.metric),
-                *(number(mean_score(model, pair.metric)) for model in comparison.models),
+                *(
+                    number(comparisons.mean_score(model, pair.metric))
+                    for model in comparison.models
+                ),
                 format_difference(pair),
                 number(pair.improvement, 2),
                 *(number(family[i]) for family in p.values()),
@@ -294,8 +283,8 @@ def difference_table(comparison: Comparison) -> Table:
 def answer_sentence(pair: PairedDifference) -> str:
     """State the answer to a − b within the margin, with the p-values of both tests."""
     answer = {
-        EQUAL: f"equal within {pair.margin:g}",
-        UNDECIDED: f"not decided within {pair.margin:g}, {decision_needs([pair])}",
+        comparisons.EQUAL: f"equal within {pair.margin:g}",
+        comparisons.UNDECIDED: f"not decided within {pair.margin:g}, {decision_needs([pair])}",
     }.get(pair.answer, f"a is {pair.answer} b")
     tests = f"different: p {pair.adjusted_p:.3f}, equal: p {pair.equal_p:.3f}"
     return f"{pair.metric}: {answer} ({tests})."

@@ -42,19 +42,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from analysis import intervals
 from analysis.groups import ScoredGroup
-from analysis.intervals import (
-    Estimate,
-    Interval,
-    Numbers,
-    estimate,
-    moderate,
-    moderated_difference,
-    probability_of_improvement,
-    resources_to_decide,
-    seed_means,
-    seed_spread,
-)
 from analysis.metrics import align_grids, metric_bounds
 from analysis.runs import Contrast
 
@@ -82,11 +71,11 @@ class PairedDifference:
     a: str
     b: str
     metric: str
-    difference: Interval
+    difference: intervals.Interval
     improvement: float
     seeds: int
     problems: int
-    estimate: Estimate
+    estimate: intervals.Estimate
     lowered: tuple[float, float] = (0.0, 0.0)
     adjusted_p: float = NAN
     contrast_p: float = NAN
@@ -113,7 +102,7 @@ class PairedDifference:
             self,
             a=self.b,
             b=self.a,
-            difference=Interval(0 - d.mean, 0 - d.high, 0 - d.low),  # 0 - x is never -0.0
+            difference=intervals.Interval(0 - d.mean, 0 - d.high, 0 - d.low),  # 0 - x is never -0.0
             improvement=1 - self.improvement,
             lowered=self.lowered[::-1],
         )
@@ -135,20 +124,20 @@ def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDiffere
     """Return every two groups once; each is compared with all later ones in one array operation."""
     labels = [group.label for group in groups]
     values, weights = align_grids([group.grids.get(metric) for group in groups])
-    own, own_freedom = seed_spread(seed_means(values, weights).means)
-    variances, freedom = moderate(own, own_freedom)
+    own, own_freedom = intervals.seed_spread(intervals.seed_means(values, weights).means)
+    variances, freedom = intervals.moderate(own, own_freedom)
     lowered = np.nan_to_num(np.maximum(own - variances, 0.0)).tolist()
     bound, differences = metric_bounds(metric)[1], []
     for i, label in enumerate(labels[:-1]):
         later = slice(i + 1, None)
         common = (weights[i] > 0) & (weights[later] > 0)
-        means = seed_means(values[i], np.where(common, weights[i], 0.0))
-        later_means = seed_means(values[later], np.where(common, weights[later], 0.0))
-        improvements = probability_of_improvement(
+        means = intervals.seed_means(values[i], np.where(common, weights[i], 0.0))
+        later_means = intervals.seed_means(values[later], np.where(common, weights[later], 0.0))
+        improvements = intervals.probability_of_improvement(
             np.where(common, values[i], NAN), np.where(common, values[later], NAN)
         )
-        estimates = moderated_difference(
-            estimate(means - later_means),
+        estimates = intervals.moderated_difference(
+            intervals.estimate(means - later_means),
             (variances[i], freedom[i]),
             (variances[later], freedom[later]),
         )
@@ -164,7 +153,7 @@ def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDiffere
                     a=label,
                     b=other,
                     metric=metric,
-                    difference=Interval(float(scalar.mean), *ends),
+                    difference=intervals.Interval(float(scalar.mean), *ends),
                     improvement=float(improvements[j]),
                     seeds=int(seeds[j]),
                     problems=int(problems[j]),
@@ -180,7 +169,7 @@ def p_values(differences: Sequence[PairedDifference]) -> list[float]:
     p = np.full(len(differences), NAN)
     tested = [i for i, difference in enumerate(differences) if difference.seeds > 1]
     if tested:
-        p[tested] = Estimate.stack([differences[i].estimate for i in tested]).p_value()
+        p[tested] = intervals.Estimate.stack([differences[i].estimate for i in tested]).p_value()
     return p.tolist()
 
 
@@ -213,7 +202,11 @@ def find_pair(pairs: Sequence[PairedDifference], a: str, b: str) -> PairedDiffer
 def mean_score(group: ScoredGroup, metric: str) -> float:
     """Return a group's mean over seeds and problems; NaN where the metric was not measured."""
     grid = group.grids.get(metric)
-    return NAN if grid is None else float(estimate(seed_means(grid.values, grid.weights)).mean)
+    return (
+        NAN
+        if grid is None
+        else float(intervals.estimate(intervals.seed_means(grid.values, grid.weights)).mean)
+    )
 
 
 # Tables of differences.
@@ -252,19 +245,14 @@ def answer_columns(differences: Sequence[PairedDifference]) -> pd.DataFrame:
     """
     if all(pair.margin != pair.margin for pair in differences):
         return pd.DataFrame(index=range(len(differences)))
+    columns = ["margin", "p_equal", "answer", "seeds_to_decide", "problems_to_decide"]
     rows = []
     for pair in differences:
-        decided = pair.answer != UNDECIDED
-        rows.append(
-            {
-                "margin": pair.margin,
-                "p_equal": pair.equal_p,
-                "answer": pair.answer if pair.margin == pair.margin else None,
-                "seeds_to_decide": NAN if decided else pair.seeds_to_decide,
-                "problems_to_decide": NAN if decided else pair.problems_to_decide,
-            }
-        )
-    return pd.DataFrame(rows)
+        needs = (pair.seeds_to_decide, pair.problems_to_decide)
+        answer = pair.answer if pair.margin == pair.margin else None
+        needs = needs if pair.answer == UNDECIDED else (NAN, NAN)
+        rows.append((pair.margin, pair.equal_p, answer, *needs))
+    return pd.DataFrame(rows, columns=columns)
 
 
 # Tiers and letters in place of ranks: groups that the data do not separate share one.
@@ -356,7 +344,7 @@ def letters(order: Sequence[str], separated: Collection[tuple[str, str]]) -> dic
 # Equality within a margin.
 
 
-def equality_p_values(differences: Estimate, margin: Numbers) -> np.ndarray:
+def equality_p_values(differences: intervals.Estimate, margin: intervals.Numbers) -> np.ndarray:
     """Return the p-value of |difference| >= margin: the greater one of the two one-sided tests.
 
     Below .05 where the 90 % interval lies inside (-margin, margin); NaN with one problem.
@@ -375,14 +363,14 @@ def with_equality(
     are: a margin in shares of problems says nothing about edit distances.
     """
     added = list(differences)
-    for metric in dict.fromkeys(pair.metric for pair in differences if margin is not None):
+    if margin is None:
+        return added
+    for metric in dict.fromkeys(d.metric for d in added if d.metric.startswith("pass@")):
         places = [i for i, pair in enumerate(differences) if pair.metric == metric]
-        if margin is None or not metric.startswith("pass@"):
-            continue
-        estimates = Estimate.stack([differences[i].estimate for i in places])
+        estimates = intervals.Estimate.stack([differences[i].estimate for i in places])
         tested = np.array([differences[i].seeds > 1 for i in places])
         p = holm(np.where(tested, equality_p_values(estimates, margin), NAN).tolist())
-        needed = resources_to_decide(estimates, margin, len(places))
+        needed = intervals.resources_to_decide(estimates, margin, len(places))
         seeds, problems = (np.where(tested, needed[w], NAN) for w in ("seeds", "problems"))
         for j, i in enumerate(places):
             added[i] = replace(
@@ -500,7 +488,7 @@ def control_differences(
     return with_equality(differences, margin)
 
 
-def with_control(difference: Estimate, lowered: Numbers) -> Estimate:
+def with_control(difference: intervals.Estimate, lowered: intervals.Numbers) -> intervals.Estimate:
     """Return differences from a control with the variance and the freedom of their tests.
 
     `lowered` is what moderation took from the control's variance over seeds.
@@ -517,32 +505,28 @@ def with_control(difference: Estimate, lowered: Numbers) -> Estimate:
 def correlation(
     against: Sequence[PairedDifference], pairs: Sequence[PairedDifference]
 ) -> np.ndarray:
-    """Return the correlation of the differences `against` one control, from all pairs."""
+    """Return the correlation (groups, groups) of the differences `against` one control.
+
+    `pairs` are all pairs of the groups. Unknown correlations count as 0, which corrects more.
+    """
     labels = [one.a for one in against]
     variance = {label: {label: 0.0} for pair in pairs for label in (pair.a, pair.b)}
     for pair in pairs:
         variance[pair.a][pair.b] = variance[pair.b][pair.a] = _tested_variance(pair)
+    own = np.array([_tested_variance(one) for one in against])
+    # Cov(x - c, y - c) = (Var(x - c) + Var(y - c) - Var(x - y)) / 2
     between = np.array([[variance[x][y] for y in labels] for x in labels])
-    return correlation_of(np.array([_tested_variance(one) for one in against]), between)
-
-
-def _tested_variance(pair: PairedDifference) -> float:
-    tested = pair.estimate.tested()
-    return float(tested.seed_variance + tested.problem_variance) if pair.seeds > 1 else NAN
-
-
-def correlation_of(own: np.ndarray, between: np.ndarray) -> np.ndarray:
-    """Return the correlation from the variances to the control and between the groups.
-
-    `own` is (groups,), `between` and the result (groups, groups): Cov(x - c, y - c) =
-    (Var(x - c) + Var(y - c) - Var(x - y)) / 2. Unknown ones count as 0, which corrects more.
-    """
     covariance = (own[:, None] + own - between) / 2
     with np.errstate(invalid="ignore", divide="ignore"):
         found = covariance / np.sqrt(own[:, None] * own)
     found = np.where(np.isfinite(found), found.clip(-1, MOST_CORRELATION), 0.0)
     np.fill_diagonal(found, 1.0)
     return found
+
+
+def _tested_variance(pair: PairedDifference) -> float:
+    tested = pair.estimate.tested()
+    return float(tested.seed_variance + tested.problem_variance) if pair.seeds > 1 else NAN
 
 
 def step_down(p: Sequence[float], correlation: np.ndarray) -> list[float]:

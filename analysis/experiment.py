@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from analysis import comparisons
 from analysis.budgets import smoothing_window
-from analysis.comparisons import (
-    ContrastTest,
-    PairedDifference,
-    contrast_tests,
-    control_differences,
-    paired_differences,
-    with_contrasts,
-    with_equality,
-)
 from analysis.groups import EvaluatedModel, Group, common_ks, evaluated_models, group_runs
 from analysis.metrics import reported_metrics
 from analysis.programs import precompute_normal_forms
 from analysis.runs import Contrast, PackedStudy, Run, RunError, contrasts_of, is_packed, load_run
 from analysis.saturation import CurveFit, curve_fits
+from envs.command_line import parse_arguments
 
 
 class Plan(NamedTuple):
@@ -35,6 +29,7 @@ class Plan(NamedTuple):
 
 
 UNPLANNED = Plan()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,23 +48,25 @@ class Experiment:
     named_contrasts: Sequence[Contrast] = ()
 
     @cached_property
-    def pairs(self) -> list[PairedDifference]:
+    def pairs(self) -> list[comparisons.PairedDifference]:
         """The paired differences of the trained models, in every metric."""
         temperatures = (None, *self.temperatures)
         metrics = [m.name for t in temperatures for m in reported_metrics(self.ks, t)]
-        pairs = paired_differences(self.trained, metrics)
-        pairs = with_contrasts(pairs, contrast_tests(pairs, self.named_contrasts))
-        return with_equality(pairs, self.plan.margin)
+        pairs = comparisons.paired_differences(self.trained, metrics)
+        pairs = comparisons.with_contrasts(
+            pairs, comparisons.contrast_tests(pairs, self.named_contrasts)
+        )
+        return comparisons.with_equality(pairs, self.plan.margin)
 
     @cached_property
-    def against_control(self) -> list[PairedDifference]:
+    def against_control(self) -> list[comparisons.PairedDifference]:
         """Each other group's difference from the control, in every metric; [] without a control."""
-        return control_differences(self.pairs, self.plan.control, self.plan.margin)
+        return comparisons.control_differences(self.pairs, self.plan.control, self.plan.margin)
 
     @cached_property
-    def contrasts(self) -> list[ContrastTest]:
+    def contrasts(self) -> list[comparisons.ContrastTest]:
         """The contrasts named before the runs, in every metric."""
-        return contrast_tests(self.pairs, self.named_contrasts)
+        return comparisons.contrast_tests(self.pairs, self.named_contrasts)
 
     @cached_property
     def fits(self) -> list[CurveFit]:
@@ -141,3 +138,36 @@ def read_experiment(
                 raise
             skipped.append(f"Damaged and left out: {str(error).partition(';')[0]}.")
     return build_experiment(name, runs, plan) if runs else None, skipped
+
+
+# Commands.
+
+
+def run_command(
+    schema: type[T],
+    help_text: str,
+    check: Callable[[T], None],
+    command: Callable[[T], int],
+    arguments: Sequence[str],
+) -> int:
+    """Run a command with its key=value arguments and return the exit code.
+
+    0: done, or that of the command; 1: bad runs or files; 2: arguments that are bad, as far as they
+    can be read or by `check`'s ValueError; 130: interrupted.
+    """
+    try:
+        options = parse_arguments(schema, arguments, help_text)
+        check(options)
+    except ValueError as error:
+        print(f"error: {error} (see --help)", file=sys.stderr)
+        return 2
+    try:
+        return command(options)
+    except RunError as error:
+        print(f"error: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}; check its permissions", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted; run the same command to start again", file=sys.stderr)
+        return 130
+    return 1

@@ -9,7 +9,7 @@ replaces the colours, so that they follow dark mode. A point's title has its val
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ MOST_POINTS = 120  # of a line; a longer one is thinned evenly
 MOST_MARKERS = 24  # points of a line, up to which each has a marker
 MOST_BANDS = 6  # groups with an interval in a panel; the edges of more hide the lines
 MEAN = ("mean", "low", "high")
+TABLES = ("table", "training", "curve", "pass_at_k", "turn_curve")  # that figures are made of
 ABOVE_ONE = 1.02  # the end of an axis of shares
 AXES = {  # budget → the words for choosing it, and the axis title
     "step": ("steps", "training steps"),
@@ -56,15 +57,6 @@ class Style(NamedTuple):
     colour: str
     marker: str
     dash: str
-
-    def swatch(self) -> str:
-        """Return the group's line and marker, 34 wide and 14 high."""
-        return (
-            f'<svg class="swatch {self.name}" color="{self.colour}" width="34" height="14" '
-            f'aria-hidden="true"><path class="line" d="M1,7h32" fill="none" stroke="currentColor" '
-            f'stroke-width="2" stroke-dasharray="{self.dash}"/><path d="{self.marker}" '
-            'fill="currentColor" transform="translate(17,7)"/></svg>'
-        )
 
 
 Styles = dict[str, Style]  # by label
@@ -117,32 +109,27 @@ class Axis(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A drawing between two axes."""
+    """A drawing between two axes; `body`: its SVG elements."""
 
+    labels: set[str]  # of its groups
     title: str
     body: str
     size: Size
-
-    def svg(self) -> str:
-        """Return the drawing as an element."""
-        width, height = self.size[:2]
-        return (
-            f'<svg class="{self.size.kind}" viewBox="0 0 {width} {height}" role="img" '
-            f'aria-label="{escape(self.title)}">{self.body}</svg>'
-        )
 
 
 Choices = list[tuple[str, list[Panel]]]  # a choice of the horizontal axis, and its panels
 
 
 class Figure(NamedTuple):
-    """A figure: its caption, the labels it shows, and its panels for each choice of an axis."""
+    """A figure of the page: its panels for each choice of an axis."""
 
     name: str
-    title: str
-    caption: str
-    labels: set[str]
     choices: Choices
+
+    @property
+    def labels(self) -> set[str]:
+        """The groups that any panel shows."""
+        return set().union(*(panel.labels for _, panels in self.choices for panel in panels))
 
 
 # Panels.
@@ -229,7 +216,7 @@ def draw_panel(
                     f'transform="translate({across:.1f},{up:.1f})"><title>{said}</title></path>'
                 )
         parts.append("</g>")
-    return Panel(title, "".join(parts), size)
+    return Panel({one.label for one in series}, title, "".join(parts), size)
 
 
 def _path(points: Iterable[np.ndarray]) -> str:
@@ -291,42 +278,49 @@ def group_styles(results: pd.DataFrame, ks: Sequence[int]) -> Styles:
     return styles | dict.fromkeys(bases, Style("base", "#5b5b5b", CROSS, "4 4"))
 
 
-def _figure(
-    name: str, title: str, caption: str, labels: Iterable[str], choices: Choices
-) -> Figure | None:
-    """Return the figure; None without a panel."""
-    kept = [(choice, panels) for choice, panels in choices if panels]
-    return Figure(name, title, caption, set(labels), kept) if kept else None
+def draw_figures(
+    tables: Mapping[str, pd.DataFrame], fits: Sequence[CurveFit], ks: Sequence[int], window: int
+) -> tuple[Styles, list[Figure]]:
+    """Return the style of each group that is drawn, and the figures that have a panel.
+
+    `window`: the steps over which training.csv is averaged.
+    """
+    styles = group_styles(tables["table.csv"], ks)
+    results, training, curve, pass_at_k, turns = (
+        table[table["label"].isin(list(styles))] if len(table) else table
+        for table in (tables[f"{name}.csv"] for name in TABLES)
+    )
+    choices = {
+        "headline": [("", headline_panels(results, ks, styles))],
+        "learning": learning_choices(training, curve, styles, window),
+        "training": training_choices(training, styles),
+        "pass_at_k": [("", pass_at_k_panels(pass_at_k, styles))],
+        "fits": fit_choices(fits, styles),
+        "turns": turn_choices(turns, styles),
+    }
+    kept = {name: [(x, panels) for x, panels in of if panels] for name, of in choices.items()}
+    return styles, [Figure(name, of) for name, of in kept.items() if of]
 
 
-def headline_figure(results: pd.DataFrame, ks: Sequence[int], styles: Styles) -> Figure | None:
+def headline_panels(results: pd.DataFrame, ks: Sequence[int], styles: Styles) -> list[Panel]:
     """Draw pass@1 against pass@k and against diversity, a point per group."""
-    x = f"pass@{ks[0]}"
-    rows = results[results["label"].isin(list(styles)) & results[x].notna()]
-    panels, labels = [], set[str]()
+    x, panels = f"pass@{ks[0]}", []
+    rows = results[results[x].notna()]
     for y in [name for name in (f"pass@{ks[-1]}", DISTINCT) if name != x and len(rows)]:
         part = rows[rows[y].notna()]
         across, up = (
             Axis(TITLES.get(name, name), 0, share_top(part[f"{name}_high"])) for name in (x, y)
         )
-        series = lines(part, x, (*with_ends(y), *with_ends(x)[1:]))
-        if series:
+        if series := lines(part, x, (*with_ends(y), *with_ends(x)[1:])):
             panels.append(draw_panel(f"{up.title} against {x}", across, up, series, styles))
-            labels |= set(part["label"])
-    caption = (
-        "One point per group at the end of training, and one for the base. Further right is better "
-        "in one try. Further up is better in several tries, or means more distinct accepted "
-        "programs. Bars are 95 % intervals."
-    )
-    return _figure("headline", "At a glance", caption, labels, [("", panels)])
+    return panels
 
 
-def learning_figure(
-    training: pd.DataFrame, curve: pd.DataFrame, metrics: Sequence[str], styles: Styles, window: int
-) -> Figure | None:
+def learning_choices(
+    training: pd.DataFrame, curve: pd.DataFrame, styles: Styles, window: int
+) -> Choices:
     """Draw rewards and evaluations during training, against each axis that was recorded."""
-    curve, training = (table[table["label"].isin(list(styles))] for table in (curve, training))
-    choices = []
+    choices, metrics = [], [str(name) for name in curve if f"{name}_low" in curve]
     for x, (choice, _) in AXES.items():
         recorded = curve.dropna(subset=[x])
         if not (recorded["step"] > 0).any():
@@ -342,17 +336,11 @@ def learning_figure(
             title = f"training reward, mean of {window} steps"
             panels.insert(0, line_panel(title, x, series, styles))
         choices.append((choice, panels))
-    caption = (
-        "From the base model to the end of training. Two algorithms may spend very different "
-        "budgets in equally many steps: choose the horizontal axis. Thin lines: 95 % intervals; of "
-        "the reward, the range over seeds. Tokens include those of the base model."
-    )
-    return _figure("learning", "Learning curves", caption, curve["label"], choices)
+    return choices
 
 
-def training_figure(curve: pd.DataFrame, styles: Styles, window: int) -> Figure | None:
+def training_choices(curve: pd.DataFrame, styles: Styles) -> Choices:
     """Draw training.csv, a small panel per metric, against each axis that was recorded."""
-    curve = curve[curve["label"].isin(list(styles))]
     choices = []
     for x in X_AXES:
         panels = []
@@ -366,58 +354,40 @@ def training_figure(curve: pd.DataFrame, styles: Styles, window: int) -> Figure 
                 bounds = max(metric.low, low - room), min(metric.high, high + room)
                 panels.append(line_panel(metric.title, x, series, styles, SMALL, bounds))
         choices.append((AXES[x][0], panels))
-    caption = (
-        f"Means over seeds and over the last {window} steps; thin lines: the range over seeds. "
-        "docs/reference/run-folder.md explains the columns. Losses of different algorithms have "
-        "different scales. An axis ends near the 1st and the 99th percentile of all values."
-    )
-    return _figure("training", "Training curves", caption, curve["label"], choices)
+    return choices
 
 
-def pass_at_k_figure(table: pd.DataFrame, styles: Styles) -> Figure | None:
+def pass_at_k_panels(table: pd.DataFrame, styles: Styles) -> list[Panel]:
     """Draw pass@k against k, with the base."""
-    table = table[table["label"].isin(list(styles))]
     x = Axis("k, programs per problem", 0.5, table["k"].max() + 0.5, whole=True)
     y = Axis("pass@k", 0, share_top(table["high"]))
     series, title = lines(table, "k", MEAN), "pass@k: at least one of k programs is right"
-    panels = [draw_panel(title, x, y, series, styles)] if series else []
-    caption = (
-        "A steep line gains from more tries. Where a trained model's line meets the base's, "
-        "training only made likelier what the base could already solve. Thin lines: 95 % intervals."
-    )
-    return _figure("pass_at_k", "More tries", caption, table["label"], [("", panels)])
+    return [draw_panel(title, x, y, series, styles)] if series else []
 
 
-def fit_figure(fits: Sequence[CurveFit], styles: Styles) -> Figure | None:
+def fit_choices(fits: Sequence[CurveFit], styles: Styles) -> Choices:
     """Draw the fitted curves up to twice the budget, with the scores that they are fitted to."""
-    by_panel: dict[str, dict[str, list[Series]]] = {}
+    by_axis: dict[str, dict[str, list[Series]]] = {}
     for one in fits:
-        measured = one.measured
-        if one.curve is None or one.replicates is None or measured.label not in styles:
+        measured, label = one.measured, one.measured.label
+        if one.curve is None or one.replicates is None or label not in styles:
             continue
         budget = np.linspace(measured.budget[1] / 4, 2 * measured.budget[-1], 40)
         low, high = np.quantile(one.replicates.at(budget), [TAIL, 1 - TAIL], axis=0)
-        by_panel.setdefault(measured.axis, {}).setdefault(measured.metric, []).extend(
-            [
-                Series(measured.label, budget, one.curve.at(budget), low, high, markers=False),
-                Series(measured.label, measured.budget, measured.scores, line=False),
-            ]
+        by_axis.setdefault(measured.axis, {}).setdefault(measured.metric, []).extend(
+            (
+                Series(label, budget, one.curve.at(budget), low, high, markers=False),
+                Series(label, measured.budget, measured.scores, line=False),
+            )
         )
-    choices = [
+    return [
         (AXES[x][0], [line_panel(metric, x, series, styles) for metric, series in found.items()])
-        for x, found in by_panel.items()
+        for x, found in by_axis.items()
     ]
-    labels = [one.measured.label for one in fits if one.curve is not None]
-    caption = (
-        "Curves fitted to the evaluations (markers), drawn up to twice the budget spent, with 95 % "
-        "intervals over seeds and problems. Beyond the markers they are predictions."
-    )
-    return _figure("fits", "What more budget would bring", caption, labels, choices)
 
 
-def turn_figure(curve: pd.DataFrame, styles: Styles) -> Figure | None:
-    """Draw turn_curve.csv, a panel for each number of answers; None without conversations."""
-    curve = curve[curve["label"].isin(list(styles))] if len(curve) else curve
+def turn_choices(curve: pd.DataFrame, styles: Styles) -> Choices:
+    """Draw turn_curve.csv, a panel for each number of answers; none without conversations."""
     choices = []
     for x in X_AXES if len(curve) else ():
         recorded = curve.dropna(subset=[x])
@@ -427,10 +397,4 @@ def turn_figure(curve: pd.DataFrame, styles: Styles) -> Figure | None:
             for turn, part in (recorded.groupby("turn") if trained else ())
         ]
         choices.append((AXES[x][0], panels))
-    caption = (
-        "Share of conversations that are solved with at most so many answers. Where the lines of "
-        "more answers rise and that of one does not, further answers gained. Arms with withheld or "
-        "foreign feedback show whether reading it did that. Thin lines: 95 % intervals."
-    )
-    labels = curve["label"] if len(curve) else ()
-    return _figure("turns", "Solve rate by turn", caption, labels, choices)
+    return choices

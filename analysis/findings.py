@@ -13,19 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from analysis import comparisons
 from analysis.budgets import BUDGET_TITLES, final_budget
-from analysis.comparisons import (
-    ANSWERS,
-    EQUAL,
-    SIGNIFICANCE,
-    UNDECIDED,
-    ContrastTest,
-    PairedDifference,
-    find_pair,
-    letters,
-    mean_score,
-    tier_table,
-)
+from analysis.comparisons import PairedDifference
 from analysis.experiment import Experiment
 from analysis.groups import EvaluatedModel, Group, as_text, common_problems, join_names
 from analysis.intervals import smallest_difference
@@ -60,8 +50,8 @@ def findings(experiment: Experiment) -> list[Finding]:
             f"{TITLES.get(metric, metric)} {before:.3f} → {after:.3f}"
             for metric in metrics
             if len(experiment.bases) == 1
-            and not math.isnan(before := mean_score(experiment.bases[0], metric))
-            and not math.isnan(after := mean_score(trained[0], metric))
+            and not math.isnan(before := comparisons.mean_score(experiment.bases[0], metric))
+            and not math.isnan(after := comparisons.mean_score(trained[0], metric))
         ]
         change = f" From the base to the end: {', '.join(changes)}." if changes else ""
         only = f"Only {trained[0].label} was trained here, so there is nothing to compare it with."
@@ -75,14 +65,19 @@ def findings(experiment: Experiment) -> list[Finding]:
 def _on_metric(experiment: Experiment, metric: str) -> list[str]:
     """State who leads, who is behind or not, what was named ahead, letters and power."""
     pairs = [pair for pair in experiment.pairs if pair.metric == metric]
-    tiers = tier_table(experiment.trained, pairs)
+    tiers = comparisons.tier_table(experiment.trained, pairs)
     order = list(tiers["label"])
     if len(order) < 2:
         return []
     if max(pair.seeds for pair in pairs) < 2:
         return [ONE_TRAINING]
-    named = {m.label: f"{m.label} ({mean_score(m, metric):.3f})" for m in experiment.trained}
-    best, minus_best = order[0], {label: find_pair(pairs, label, order[0]) for label in order[1:]}
+    named = {
+        m.label: f"{m.label} ({comparisons.mean_score(m, metric):.3f})" for m in experiment.trained
+    }
+    best, minus_best = (
+        order[0],
+        {label: comparisons.find_pair(pairs, label, order[0]) for label in order[1:]},
+    )
     behind = [x for x, pair in minus_best.items() if pair.separated and pair.difference.mean < 0]
     alike = [label for label in minus_best if label not in behind]
     second = minus_best[order[1]]
@@ -97,7 +92,7 @@ def _on_metric(experiment: Experiment, metric: str) -> list[str]:
     if alike:
         listed = join_names([named[label] for label in alike], MOST_NAMED)
         statements.append(f"No significant difference from {best}: {listed}.")
-    bases = [(base.label, mean_score(base, metric)) for base in experiment.bases]
+    bases = [(base.label, comparisons.mean_score(base, metric)) for base in experiment.bases]
     known = [f"{label} ({mean:.3f})" for label, mean in bases if not math.isnan(mean)]
     if known:
         statements.append(f"Before training: {join_names(known)}.")
@@ -105,11 +100,12 @@ def _on_metric(experiment: Experiment, metric: str) -> list[str]:
     statements += control_statements([d for d in experiment.against_control if d.metric == metric])
     separated = [(pair.a, pair.b) for pair in pairs if pair.separated]
     if 2 < len(order) <= MOST_NAMED and separated:
-        shown = letters(order, separated).items()
+        shown = comparisons.letters(order, separated).items()
         listed = ", ".join(f"{label} {its}" for label, its in shown)
         statements.append(f"Groups that share a letter do not differ significantly: {listed}.")
     statements += equality_statements(pairs)
-    smallest = [float(smallest_difference(p.estimate)) for p in pairs if _is_open(p)]
+    open_pairs = (pair for pair in pairs if not pair.separated and pair.seeds > 1)
+    smallest = [float(smallest_difference(pair.estimate)) for pair in open_pairs]
     if known_sizes := [size for size in smallest if 5e-4 < size < math.inf]:
         low, high = min(known_sizes), min(max(known_sizes), 1.0)
         statements.append(
@@ -119,28 +115,24 @@ def _on_metric(experiment: Experiment, metric: str) -> list[str]:
     return statements
 
 
-def _is_open(pair: PairedDifference) -> bool:
-    return not pair.separated and pair.seeds > 1
-
-
 # What was named before the runs: contrasts, a control, a margin.
 
 
-def contrast_statements(contrasts: Sequence[ContrastTest]) -> list[str]:
+def contrast_statements(contrasts: Sequence[comparisons.ContrastTest]) -> list[str]:
     """State the contrasts of one metric, the decided ones by name; [] if none was tested."""
     if all(math.isnan(one.p) for one in contrasts):
         return []
-    decided = [contrast_phrase(one) for one in contrasts if one.answer != UNDECIDED]
+    decided = [contrast_phrase(one) for one in contrasts if one.answer != comparisons.UNDECIDED]
     undecided = len(contrasts) - len(decided)
     parts = [*decided, *([f"{undecided} not decided"] if undecided else [])]
     listed = "; ".join(parts[:MOST_NAMED])
     return [f"Named before the runs (corrected for these {len(contrasts)} alone): {listed}."]
 
 
-def contrast_phrase(one: ContrastTest) -> str:
+def contrast_phrase(one: comparisons.ContrastTest) -> str:
     """Say what a contrast found: "a above b", "a less than 0.05 below b", or not decided."""
     a, b = one.pair.a, one.pair.b
-    if one.answer == UNDECIDED:
+    if one.answer == comparisons.UNDECIDED:
         return f"{a} and {b} not decided"
     if not one.margin:
         return f"{a} {one.answer} {b}"
@@ -152,9 +144,9 @@ def control_statements(differences: Sequence[PairedDifference]) -> list[str]:
     """State one metric's comparisons with the control; [] without a control."""
     tested = [one for one in differences if not math.isnan(one.adjusted_p)]
     parts = []
-    for answer in ANSWERS:
+    for answer in comparisons.ANSWERS:
         if labels := [one.a for one in tested if one.answer == answer]:
-            within = f" within {tested[0].margin:g}" if answer == EQUAL else ""
+            within = f" within {tested[0].margin:g}" if answer == comparisons.EQUAL else ""
             parts.append(f"{answer}{within}: {join_names(labels, MOST_NAMED)}")
     return [f"Against {tested[0].b} alone (Dunnett): {'; '.join(parts)}."] if tested else []
 
@@ -163,10 +155,10 @@ def equality_statements(pairs: Sequence[PairedDifference]) -> list[str]:
     """State which pairs of one metric are equal within the margin, and what deciding takes."""
     tested = [pair for pair in pairs if not math.isnan(pair.equal_p)]
     statements = []
-    if equal := [f"{pair.a} and {pair.b}" for pair in tested if pair.answer == EQUAL]:
+    if equal := [f"{pair.a} and {pair.b}" for pair in tested if pair.answer == comparisons.EQUAL]:
         listed = join_names(equal, MOST_NAMED)
         statements.append(f"Equal within {tested[0].margin:g}: {listed}.")
-    if undecided := [pair for pair in tested if pair.answer == UNDECIDED]:
+    if undecided := [pair for pair in tested if pair.answer == comparisons.UNDECIDED]:
         statements.append(
             f"Not decided within {undecided[0].margin:g}: {len(undecided)} of {len(tested)} pairs; "
             f"{decision_needs(undecided)}."
@@ -216,12 +208,15 @@ def difference_matrix(
 
     def cell(pair: PairedDifference) -> str:
         mean, bracket, ends = format_difference(pair).partition(" [")
-        mean += " †" if pair.contrast_p < SIGNIFICANCE else ""
-        mean += " =" if pair.answer == EQUAL else ""
+        mean += " †" if pair.contrast_p < comparisons.SIGNIFICANCE else ""
+        mean += " =" if pair.answer == comparisons.EQUAL else ""
         text = mean + bracket + ends if intervals else mean
         return text + (" *" if pair.separated else "")
 
-    rows = [[a, *("" if a == b else cell(find_pair(pairs, a, b)) for b in labels)] for a in labels]
+    rows = [
+        [a, *("" if a == b else cell(comparisons.find_pair(pairs, a, b)) for b in labels)]
+        for a in labels
+    ]
     return ["row − column", *labels], rows
 
 

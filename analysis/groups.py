@@ -14,21 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from analysis.metrics import (
-    ProblemScores,
-    ScoreGrid,
-    at_temperature,
-    counts_at_step,
-    is_counted,
-    scores_at_temperatures,
-    stack_seeds,
-    verdict_counts,
-)
+from analysis import metrics
 from analysis.pass_at_k import KS
 from analysis.runs import Run, arm_names
 
@@ -96,13 +87,11 @@ def settings_of(run: Run) -> Settings:
         and not (isinstance(value, str) and value.startswith((home + "/", str(run.path))))
     }
     if source_runs := settings.get("replay.from_runs"):
-        settings["replay.from_runs"] = [experiment_and_algo(Path(run)) for run in source_runs]
+        folders = (Path(run) for run in source_runs)
+        settings["replay.from_runs"] = [
+            f"{folder.parent.name}/{RUN_SUFFIX.sub('', folder.name)}" for folder in folders
+        ]
     return settings | {"data_hash": run.info.get("data_hash")}
-
-
-def experiment_and_algo(folder: Path) -> str:
-    """Return a run folder's name without seed and time: experiment/algorithm."""
-    return f"{folder.parent.name}/{RUN_SUFFIX.sub('', folder.name)}"
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
@@ -327,17 +316,12 @@ BASE_SECTIONS = ("model", "task", "eval", "judge", "data_hash")
 NOT_OF_BASE = ("eval.every", "eval.final", "task.reward", "model.adapter")  # a new one adds 0
 
 
-class ScoredGroup(Protocol):
-    """A group to compare: its label, the seeds of its runs, and metric → scores."""
+class GroupScores(NamedTuple):
+    """Scores of a group to compare: its label, the seeds of its runs, and metric → scores."""
 
-    @property
-    def label(self) -> str: ...
-
-    @property
-    def seeds(self) -> tuple[int | None, ...]: ...
-
-    @property
-    def grids(self) -> Mapping[str, ScoreGrid]: ...
+    label: str
+    seeds: tuple[int | None, ...]
+    grids: Mapping[str, metrics.ScoreGrid]
 
 
 @dataclass(frozen=True)
@@ -352,7 +336,7 @@ class EvaluatedModel:
     step: int
     runs: tuple[Run, ...]
     ks: tuple[int, ...]
-    scores: list[dict[str, ProblemScores]] = field(compare=False)
+    scores: list[dict[str, metrics.ProblemScores]] = field(compare=False)
 
     @property
     def is_base(self) -> bool:
@@ -363,9 +347,9 @@ class EvaluatedModel:
         return tuple(run.seed for run in self.runs)
 
     @cached_property
-    def grids(self) -> dict[str, ScoreGrid]:
+    def grids(self) -> dict[str, metrics.ScoreGrid]:
         """Metric → its scores (seeds, problems)."""
-        return stack_seeds(self.seeds, self.scores)
+        return metrics.stack_seeds(self.seeds, self.scores)
 
     def problems_defined(self, metric: str) -> list[int]:
         """Return the number of problems on which the metric is defined, for each run."""
@@ -374,14 +358,16 @@ class EvaluatedModel:
     @cached_property
     def counts(self) -> list[pd.DataFrame]:
         """`analysis.metrics.verdict_counts` of each run."""
-        return [counts_at_step(run, self.step) for run in self.runs]
+        return [metrics.counts_at_step(run, self.step) for run in self.runs]
 
     def counts_of(self, metric: str) -> list[pd.DataFrame]:
         """Return `counts` at the temperature of a metric; empty for a run without it."""
         for temperature in self.temperatures:
-            if metric.endswith(at_temperature("", temperature)):
+            if metric.endswith(metrics.at_temperature("", temperature)):
                 further = zip(self.further_samples, self.samples, strict=True)
-                return [verdict_counts(own.get(temperature, main[:0])) for own, main in further]
+                return [
+                    metrics.verdict_counts(own.get(temperature, main[:0])) for own, main in further
+                ]
         return self.counts
 
     @cached_property
@@ -405,6 +391,9 @@ class EvaluatedModel:
         return tuple(sorted({t for by_temperature in self.further_samples for t in by_temperature}))
 
 
+ScoredGroup = EvaluatedModel | GroupScores
+
+
 def common_problems(models: Sequence[EvaluatedModel], metric: str) -> frozenset[str]:
     """Return the problems on which the metric is defined for all trained models, in some seed."""
     common: set[str] | None = None
@@ -425,9 +414,9 @@ def evaluated_models(groups: Sequence[Group], ks: Sequence[int] = KS) -> list[Ev
     pairs = [(run, step) for _, step, runs in evaluations for run in runs]
     samples = [run.evaluation(step) for run, step in pairs]
     further = [run.further_evaluations(step) for run, step in pairs]
-    scored = scores_at_temperatures(samples, further, ks)
+    scored = metrics.scores_at_temperatures(samples, further, ks)
     scores = iter(
-        {name: score for name, score in found.items() if not run.packed or is_counted(name)}
+        {name: score for name, score in found.items() if not run.packed or metrics.is_counted(name)}
         for (run, _), found in zip(pairs, scored, strict=True)
     )
     return [

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -45,8 +46,7 @@ LEVEL = 0.95
 SMALLEST_LOG_P = -30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """An estimate and the ends of its interval; all NaN where nothing was measured."""
 
     mean: float
@@ -335,9 +335,11 @@ def grid_interval(grid: ScoreGrid | None, metric: str) -> Interval:
     return interval(grid.values, grid.weights, bounds=metric_bounds(metric))
 
 
-def interval_columns(interval: Interval, name: str) -> dict[str, float]:
-    """Return an interval as the columns name, name_low and name_high."""
-    return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
+def interval_columns(grid: ScoreGrid | None, metric: str, name: str = "") -> dict[str, float]:
+    """Return `grid_interval` as the columns name, name_low and name_high; by default the metric."""
+    ends = ("", "_low", "_high")
+    values = grid_interval(grid, metric)
+    return {f"{name or metric}{end}": value for end, value in zip(ends, values, strict=True)}
 
 
 # Power.
@@ -505,10 +507,8 @@ def _changed(
         residual_variance=residual,
         seeds=number if what == "seeds" else pair.seeds,
         problems=number if what == "problems" else pair.problems,
-        seed_freedom=_freedom(pair, number) if what == "seeds" else pair.seed_freedom,
+        # as much more with more seeds as that of one arm
+        seed_freedom=pair.seed_freedom * (number - 1) / np.maximum(np.asarray(pair.seeds) - 1, 1)
+        if what == "seeds"
+        else pair.seed_freedom,
     )
-
-
-def _freedom(pair: Estimate, seeds: np.ndarray) -> np.ndarray:
-    """Return the degrees of freedom with this number of seeds: as much more as those of one arm."""
-    return pair.seed_freedom * (seeds - 1) / np.maximum(np.asarray(pair.seeds) - 1, 1)

@@ -25,16 +25,7 @@ from markupsafe import Markup, escape
 
 from analysis import rendering
 from analysis.experiment import Experiment
-from analysis.figures import (
-    MOST_DRAWN,
-    fit_figure,
-    group_styles,
-    headline_figure,
-    learning_figure,
-    pass_at_k_figure,
-    training_figure,
-    turn_figure,
-)
+from analysis.figures import MOST_DRAWN, draw_figures
 from analysis.findings import caveats, difference_matrix, findings, headline_metrics
 from analysis.groups import NOTHING, differing_settings, shared_facts
 from analysis.metrics import TITLES, reported_metrics
@@ -270,7 +261,6 @@ def build_section(name: str, slug: str, experiment: Experiment, page_share: floa
 
 def _context(experiment: Experiment, section: Section) -> dict[str, Any]:
     """Return what the template shows beside the section's tables: settings, fits and figures."""
-    tables, results, ks = section.tables, section.results, section.ks
     settings = differing_settings(experiment.groups).reset_index()
     context: dict[str, Any] = {
         "packed_study": experiment.packed,
@@ -279,26 +269,14 @@ def _context(experiment: Experiment, section: Section) -> dict[str, Any]:
         "settings": (list(settings), settings.to_numpy().tolist()),
         "commands": [(g.label, command(g.runs[0]), g.runs[0].info) for g in experiment.groups],
         "figures": [],
+        "window": experiment.window,
     }
-    if not len(results):
-        return context
-    styles, window = group_styles(results, ks), experiment.window
-    training, curve = tables["training.csv"], tables["curve.csv"]
-    metrics = [str(name) for name in curve if f"{name}_low" in curve]
-    figures = (
-        headline_figure(results, ks, styles),
-        learning_figure(training, curve, metrics, styles, window),
-        training_figure(training, styles, window),
-        pass_at_k_figure(tables["pass_at_k.csv"], styles),
-        fit_figure(experiment.fits, styles),
-        turn_figure(tables["turn_curve.csv"], styles),
-    )
-    trained = int((results["step"] > 0).sum())
-    return context | {
-        "figures": [figure for figure in figures if figure],
-        "styles": styles,
-        "drawn": f"{MOST_DRAWN} of {trained} groups" if trained > MOST_DRAWN else "",
-    }
+    if len(section.results):
+        of_section = (section.tables, experiment.fits, section.ks, experiment.window)
+        context["styles"], context["figures"] = draw_figures(*of_section)
+        trained = int((section.results["step"] > 0).sum())
+        context["drawn"] = f"{MOST_DRAWN} of {trained} groups" if trained > MOST_DRAWN else ""
+    return context
 
 
 # Files.

@@ -17,7 +17,7 @@ from rich.text import Text
 from analysis.budgets import AREA, BUDGET_TITLES, PHASE_TITLES
 from analysis.findings import Finding
 from analysis.groups import NOTHING, common_ks, samples_per_problem
-from analysis.intervals import grid_interval, interval_columns
+from analysis.intervals import interval_columns
 from analysis.metrics import TITLES, reported_metrics, scores_at_temperatures, stack_seeds
 from analysis.runs import RunError, load_run
 from envs.messages import readable
@@ -345,7 +345,7 @@ def before_after_table(run_folder: str | Path) -> Table:
     temperatures = sorted({temperature for samples in further for temperature in samples})
     for metric in (m for t in (None, *temperatures) for m in reported_metrics(ks, t)):
         name = metric.name
-        intervals = [interval_columns(grid_interval(g.get(name), name), name) for g in grids]
+        intervals = [interval_columns(g.get(name), name) for g in grids]
         if not all(missing(one[name]) for one in intervals):
             table.add_row(metric.title, *(with_interval(one, name) for one in intervals))
     return table

@@ -18,18 +18,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from analysis.experiment import UNPLANNED, Plan, read_experiment
+from analysis.experiment import UNPLANNED, Plan, read_experiment, run_command
 from analysis.page import build_section, write_report
 from analysis.programs import parallel_map
 from analysis.rendering import Section, finding_lines, markdown_table, result_cells
 from analysis.runs import FILES, RunError, experiment_of, find_runs, is_packed
-from envs.command_line import (
-    did_you_mean,
-    parse_arguments,
-    print_help,
-    quiet_when_unread,
-    wants_help,
-)
+from envs.command_line import did_you_mean, quiet_when_unread
 from envs.messages import readable
 
 HELP = """\
@@ -59,49 +53,33 @@ class Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return the exit code.
+    """Run the command and return the exit code of `run_command`."""
+    return run_command(Options, HELP, check_out, report, arguments)
 
-    0: done; 1: bad runs; 2: bad command line; 130: interrupted.
-    """
-    if wants_help(arguments):
-        print_help(Options, HELP)
-        return 0
-    try:
-        try:
-            options = parse_arguments(Options, arguments)
-            check_out(options.out)
-        except ValueError as error:
-            print(f"error: {error} (see --help)", file=sys.stderr)
-            return 2
-        plan = Plan(options.margin, options.control)
-        paths = find_runs(filter(None, options.runs.split(",")))
-        sections, skipped = build_sections(paths, options.skip_damaged, plan)
-        results = [section.results for section in sections if len(section.results)]
-        if not results:
-            raise RunError(
-                f"runs={options.runs}: no run there has an evaluation yet; wait for the first, or "
-                "choose other runs"
-            )
-        labels = dict.fromkeys(x for table in results for x in table["label"][table["step"] > 0])
-        if options.control is not None and options.control not in labels:
-            near, listed = did_you_mean(options.control, list(labels)), ", ".join(labels) or "none"
-            raise RunError(f"control={options.control}: no such group; {near}the groups: {listed}")
-        write_report(sections, skipped, options.out)
-        print_report(sections, skipped, options.out)
-    except RunError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; run the same command to start again", file=sys.stderr)
-        return 130
-    except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}; check its permissions", file=sys.stderr)
-        return 1
+
+def report(options: Options) -> int:
+    """Read the runs, and write and print the report. Raises RunError if there is none to make."""
+    plan = Plan(options.margin, options.control)
+    paths = find_runs(filter(None, options.runs.split(",")))
+    sections, skipped = build_sections(paths, options.skip_damaged, plan)
+    results = [section.results for section in sections if len(section.results)]
+    if not results:
+        raise RunError(
+            f"runs={options.runs}: no run there has an evaluation yet; wait for the first, or "
+            "choose other runs"
+        )
+    labels = dict.fromkeys(x for table in results for x in table["label"][table["step"] > 0])
+    if options.control is not None and options.control not in labels:
+        near, listed = did_you_mean(options.control, list(labels)), ", ".join(labels) or "none"
+        raise RunError(f"control={options.control}: no such group; {near}the groups: {listed}")
+    write_report(sections, skipped, options.out)
+    print_report(sections, skipped, options.out)
     return 0
 
 
-def check_out(out: Path) -> None:
+def check_out(options: Options) -> None:
     """Check the output folder. Raises ValueError if it is a file or inside a run folder."""
+    out = options.out
     if out.exists() and not out.is_dir():
         raise ValueError(f"out={out}: is a file; give a folder")
     for folder in (out.resolve(), *out.resolve().parents):

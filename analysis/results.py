@@ -33,6 +33,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import jinja2
 import numpy as np
 import pandas as pd
 import yaml
@@ -62,10 +63,12 @@ from analysis.turns import counts_at, has_conversations, solved_at
 from envs.command_line import parse_arguments, quiet_when_unread
 
 PAGES = Path("docs/results")
+TEMPLATE = Path(__file__).parent / "web" / "study.md.j2"  # of a new study's page
 LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 SHARES = ("pass@", "distinct", "area")  # columns that are written as .473; others as 1,234
 QUOTE = re.compile(r"<!--= ?(.*?) ?-->")
 BLOCK = re.compile(r"(<!-- (table|differences|claims)(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S)
+SPENT = ("budget/", "time/", "memory/", "eval/")  # beginnings of packed columns
 LEADERBOARD_METRICS = ("pass@1", "pass@10", "distinct_of_5")
 
 
@@ -125,20 +128,19 @@ class Results:
                 short = re.sub(r" path=\S+", "", label).replace(" name=", " ")
                 labels[label] = short
         self.bases = [name for name in labels.values() if name not in self.arms]
-        self.commits = {
-            arm: sorted(set(runs["commit"][runs["group"] == label].dropna().astype(str)))
-            for label, arm in labels.items()
-        }
         self.cells = dict(_cells(tables, labels))
         self.letters = {
             (labels[row["label"]], row["metric"]): str(row["letters"])
             for row in tables["letters"].to_dict("records")
         }
         self.answers = {  # of the named pairs, corrected: above, below, not decided, …
-            (labels.get(row["a"]), labels.get(row["b"]), row["metric"], row["margin"]): row[
-                "answer"
-            ]
-            for row in tables["contrasts"].to_dict("records")
+            (
+                labels.get(one.pair.a),
+                labels.get(one.pair.b),
+                one.pair.metric,
+                one.margin,
+            ): one.answer
+            for one in experiment.contrasts
         }
 
     def cell(self, row: str, column: str) -> Cell | None:
@@ -325,7 +327,8 @@ def leaderboard(root: Path) -> str:
         planned = len(results.study["seeds"])
         for arm in results.arms:
             first, *_ = runs = results.runs(arm)
-            config, commits = first.config, results.commits[arm]
+            config = first.config
+            commits = sorted({str(run.info["commit"]) for run in runs if run.info.get("commit")})
             track = (
                 f"## task={config['task']['name']}, split {config['eval']['split']}, temperature "
                 f"{config['eval']['temperature']:g}\n\nProblems: `{first.info['data_hash']}`."
@@ -404,7 +407,9 @@ def pack(folder: Path, study: Path, out: Path) -> None:
         head = {"run": name, "arm": entry["arm"], "seed": entry["seed"]}
         steps, whole = run.metrics["step"], (0, run.evaluated_steps[-1])
         columns = map(str, run.metrics)
-        spent = [c for c in columns if c in ("step", "reward_mean", "kl_ref") or _is_spent(c)]
+        spent = [
+            c for c in columns if c in ("step", "reward_mean", "kl_ref") or c.startswith(SPENT)
+        ]
         drawn = [*(m.name for m in TRAINING_METRICS), "value/group_mean_explained"]
         drawn = [column for column in drawn if column in run.metrics]
         at = steps.isin(run.evaluated_steps) | (steps == steps.max())
@@ -440,41 +445,11 @@ def pack(folder: Path, study: Path, out: Path) -> None:
     (out / SUMS).write_text("".join(lines))
 
 
-def _is_spent(column: str) -> bool:
-    return column.startswith(("budget/", "time/", "memory/", "eval/"))
-
-
 def _shortened(text: str, paths: set[str]) -> str:
     """Leave only the last part of these paths in a text."""
     for path in sorted(paths, key=len, reverse=True):  # one may begin another
         text = text.replace(path, Path(path).name)
     return text
-
-
-PAGE = """\
-# The study `{name}`
-
-{question}
-
-## Result
-
-Means over seeds, with 95 % intervals over seeds and problems. Two arms are separated, after \
-Holm's correction for the number of comparisons, if and only if they share no letter.
-
-<!-- table: pass@1; distinct_of_5 -->
-
-<!-- end -->
-
-<!-- differences: pass@1; distinct_of_5 -->
-
-<!-- end -->
-
-### What it cost
-
-<!-- table: generated_tokens; judged_programs; trained_s; peak_mb -->
-
-<!-- end -->
-"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -489,7 +464,10 @@ def main(arguments: Sequence[str]) -> int:
             page = out.with_suffix(".md")
             if not page.exists():
                 values = yaml.safe_load(options.study.read_text())
-                page.write_text(PAGE.format(name=options.study.stem, question=values["question"]))
+                template = jinja2.Template(TEMPLATE.read_text(), keep_trailing_newline=True)
+                page.write_text(
+                    template.render(name=options.study.stem, question=values["question"])
+                )
             print(f"{out}\n{page}: write=true fills its tables")
             return 0
         faults = check(options.root, options.write)

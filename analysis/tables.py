@@ -7,12 +7,13 @@ Every table is a tidy DataFrame. Means are over seeds, intervals are 95 %
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from analysis import comparisons, intervals
 from analysis.budgets import (
     PHASE_TITLES,
     equal_budget_tables,
@@ -21,29 +22,10 @@ from analysis.budgets import (
     threshold_table,
     training_curve,
 )
-from analysis.comparisons import (
-    PairedDifference,
-    contrast_table,
-    control_table,
-    difference_table,
-    letter_table,
-    tier_table,
-)
+from analysis.comparisons import PairedDifference
 from analysis.experiment import Experiment
 from analysis.groups import EvaluatedModel, Group, as_text, common_problems, settings_table
-from analysis.intervals import (
-    TARGET_DIFFERENCE,
-    Estimate,
-    NoiseParts,
-    grid_interval,
-    interquartile_mean,
-    interval_columns,
-    noise_parts,
-    performance_profile,
-    resources_needed,
-    sampling_variance,
-    smallest_difference,
-)
+from analysis.intervals import Estimate, NoiseParts
 from analysis.metrics import (
     DISTINCT,
     PARTIAL,
@@ -73,51 +55,39 @@ def result_table(models: Sequence[EvaluatedModel]) -> pd.DataFrame:
     temperatures follow, as pass@10 (T=1).
     """
     common = {metric: common_problems(models, metric) for metric in PARTIAL}
-    rows = (_result_row(model) | _common_columns(model, common) for model in models)
-    return pd.DataFrame(list(rows))
+    rows = []
+    for model in models:
+        row: dict[str, object] = {
+            "label": model.label,
+            "seeds": len(model.runs),
+            "step": model.step,
+            "problems": max(samples["problem"].nunique() for samples in model.samples),
+            "samples": max(model.sample_counts),
+        }
+        row |= _metric_columns(model, reported_metrics(model.ks))
+        if not model.is_base:
+            row["gain"] = gain_over_base(model)
+            spent = pd.DataFrame([final_budget(run) for run in model.runs])
+            row |= {str(name): mean for name, mean in spent.mean(skipna=False).items()}
+        for temperature in model.temperatures:
+            row |= _metric_columns(model, reported_metrics(model.ks, temperature))
+        for metric, problems in () if model.is_base else common.items():
+            grid = model.grids.get(metric)
+            shared = grid.restrict(problems) if grid and problems else None
+            row |= intervals.interval_columns(shared, metric, f"{metric}_common")
+            row[f"{metric}_common_problems"] = len(problems)
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def _common_columns(
-    model: EvaluatedModel, common: Mapping[str, Collection[str]]
-) -> dict[str, float]:
-    """Return the columns _common of a trained model: groups compared on the same problems."""
-    row: dict[str, float] = {}
-    if model.is_base:
-        return row
-    for metric, problems in common.items():
-        grid = model.grids.get(metric)
-        shared = grid.restrict(problems) if grid and problems else None
-        row |= interval_columns(grid_interval(shared, metric), f"{metric}_common")
-        row[f"{metric}_common_problems"] = len(problems)
-    return row
-
-
-def _result_row(model: EvaluatedModel) -> dict[str, object]:
-    row: dict[str, object] = {
-        "label": model.label,
-        "seeds": len(model.runs),
-        "step": model.step,
-        "problems": max(samples["problem"].nunique() for samples in model.samples),
-        "samples": max(model.sample_counts),
-    }
-    row |= _metric_columns(model, reported_metrics(model.ks))
-    if not model.is_base:
-        row["gain"] = gain_over_base(model)
-        budgets = pd.DataFrame([final_budget(run) for run in model.runs])
-        row |= {str(name): mean for name, mean in budgets.mean(skipna=False).items()}
-    for temperature in model.temperatures:
-        row |= _metric_columns(model, reported_metrics(model.ks, temperature))
-    return row
-
-
-def _metric_columns(model: EvaluatedModel, metrics: Sequence[Metric]) -> dict[str, object]:
+def _metric_columns(model: EvaluatedModel, reported: Sequence[Metric]) -> dict[str, object]:
     row: dict[str, object] = {}
-    for metric in metrics:
+    for metric in reported:
         grid = model.grids.get(metric.name)
-        row |= interval_columns(grid_interval(grid, metric.name), metric.name)
+        row |= intervals.interval_columns(grid, metric.name)
         row[f"{metric.name}_problems"] = float(np.mean(model.problems_defined(metric.name)))
         if grid is not None:
-            row[f"{metric.name}_iqm"] = interquartile_mean(grid.measured())
+            row[f"{metric.name}_iqm"] = intervals.interquartile_mean(grid.measured())
     return row
 
 
@@ -137,7 +107,7 @@ def profile_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
     for model in models:
         grids = stack_seeds(model.seeds, [pass_scores(counts, (1,)) for counts in model.counts])
         if "pass@1" in grids:
-            shares = performance_profile(grids["pass@1"].measured(), thresholds)
+            shares = intervals.performance_profile(grids["pass@1"].measured(), thresholds)
             rows += [(model.label, *pair) for pair in zip(thresholds, shares, strict=True)]
     return pd.DataFrame(rows, columns=["label", "above", "share"])
 
@@ -149,9 +119,9 @@ def pass_at_k_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
         ks = range(1, max(model.sample_counts) + 1)
         grids = stack_seeds(model.seeds, [pass_scores(counts, ks) for counts in model.counts])
         for k in ks:
-            ends = grid_interval(grids.get(f"pass@{k}"), f"pass@{k}")
+            ends = intervals.grid_interval(grids.get(f"pass@{k}"), f"pass@{k}")
             if not np.isnan(ends.mean):
-                rows.append((model.label, k, ends.mean, ends.low, ends.high))
+                rows.append((model.label, k, *ends))
     return pd.DataFrame(rows, columns=["label", "k", "mean", "low", "high"])
 
 
@@ -174,9 +144,9 @@ def difficulty_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
             problems = {name for name, level in difficulty_of.items() if level == difficulty}
             for k in sorted({model.ks[0], model.ks[-1]}):
                 grid = model.grids.get(f"pass@{k}")
-                ends = grid_interval(grid and grid.restrict(problems), f"pass@{k}")
+                ends = intervals.grid_interval(grid and grid.restrict(problems), f"pass@{k}")
                 key = (model.label, difficulty or "unknown", len(problems), f"pass@{k}")
-                rows.append((*key, ends.mean, ends.low, ends.high))
+                rows.append((*key, *ends))
     columns = ["label", "difficulty", "problems", "metric", "mean", "low", "high"]
     table = pd.DataFrame(rows, columns=columns)
     if table["difficulty"].nunique() < 2:
@@ -235,12 +205,13 @@ def cost_table(groups: Sequence[Group]) -> pd.DataFrame:
     add up. `step_s` is the time of a step without evaluations. `peak_mb` is the maximum over
     seeds, `gpu_peak_mb` over all their GPUs. NaN where not recorded.
     """
-    rows = []
-    for group in groups:
-        last_rows = [run.metrics.iloc[-1] for run in group.runs if len(run.metrics)]
-        if last_rows:
-            rows.append({"label": group.label, **_costs(pd.DataFrame(last_rows))})
-    return pd.DataFrame(rows)
+    last_rows = {
+        group.label: pd.DataFrame([run.metrics.iloc[-1] for run in group.runs if len(run.metrics)])
+        for group in groups
+    }
+    return pd.DataFrame(
+        {"label": label} | _costs(rows) for label, rows in last_rows.items() if len(rows)
+    )
 
 
 def _costs(last_rows: pd.DataFrame) -> dict[str, float]:
@@ -337,7 +308,9 @@ def run_checks(run: Run, ks: tuple[int, ...]) -> dict[str, float]:
 
 
 def power_table(
-    models: Sequence[EvaluatedModel], differences: Sequence[PairedDifference], target: float
+    models: Sequence[EvaluatedModel],
+    differences: Sequence[PairedDifference],
+    target: float,
 ) -> pd.DataFrame:
     """Return power.csv: a row for each pair and metric with an interval.
 
@@ -356,13 +329,13 @@ def power_table(
         [pair_noise(pair, a, b) for pair, (a, b) in zip(pairs, models_of, strict=True)]
     )
     samples = np.array([min(*a.sample_counts, *b.sample_counts) for a, b in models_of])
-    needed = resources_needed(estimates, noises, samples, target)
+    needed = intervals.resources_needed(estimates, noises, samples, target)
     columns = {
-        "a": [pair.a for pair in pairs],
-        "b": [pair.b for pair in pairs],
-        "metric": [pair.metric for pair in pairs],
-        "separated": [pair.separated for pair in pairs],
-        "smallest_difference": smallest_difference(estimates),
+        **{
+            name: [getattr(pair, name) for pair in pairs]
+            for name in ("a", "b", "metric", "separated")
+        },
+        "smallest_difference": intervals.smallest_difference(estimates),
         **{f"of_{source}": share for source, share in noises.shares().items()},
         "wish": target,
         **{f"{what}_needed": number for what, number in needed.items()},
@@ -376,7 +349,7 @@ def pair_noise(pair: PairedDifference, a: EvaluatedModel, b: EvaluatedModel) -> 
     if pair.metric.startswith("pass@"):
         both = ((a, b), (b, a))
         sampling = sum(_shared_sampling(mine, other, pair.metric) for mine, other in both)
-    return noise_parts(pair.estimate, sampling)
+    return intervals.noise_parts(pair.estimate, sampling)
 
 
 def _shared_sampling(mine: EvaluatedModel, other: EvaluatedModel, metric: str) -> float:
@@ -392,7 +365,7 @@ def _sampling_by_seed(model: EvaluatedModel, metric: str) -> list[float]:
     k = int(without_temperature(metric).removeprefix("pass@"))
     variances = []
     for counts in model.counts_of(metric):
-        variance = sampling_variance(counts["c"].to_numpy(), counts["n"].to_numpy(), k)
+        variance = intervals.sampling_variance(counts["c"].to_numpy(), counts["n"].to_numpy(), k)
         known = variance[~np.isnan(variance)]
         variances.append(known.mean() / known.size if known.size else np.nan)
     return variances
@@ -421,12 +394,12 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         verdicts = verdict_table(models).reset_index()
     by_file = {
         "table.csv": result_table(models),
-        "differences.csv": difference_table(pairs),
-        "contrasts.csv": contrast_table(experiment.contrasts),
-        "control.csv": control_table(experiment.against_control),
-        "tiers.csv": tier_table(trained, pairs),
-        "letters.csv": letter_table(trained, pairs),
-        "power.csv": power_table(trained, pairs, TARGET_DIFFERENCE),
+        "differences.csv": comparisons.difference_table(pairs),
+        "contrasts.csv": comparisons.contrast_table(experiment.contrasts),
+        "control.csv": comparisons.control_table(experiment.against_control),
+        "tiers.csv": comparisons.tier_table(trained, pairs),
+        "letters.csv": comparisons.letter_table(trained, pairs),
+        "power.csv": power_table(trained, pairs, intervals.TARGET_DIFFERENCE),
         "equal_budget.csv": at_equal_budget,
         "equal_budget_differences.csv": equal_budget_differences,
         "thresholds.csv": threshold_table(groups, ks) if trained else pd.DataFrame(),

@@ -32,9 +32,9 @@ import pandas as pd
 
 from analysis.budgets import X_AXES, spend_at_step
 from analysis.comparisons import difference_table, paired_differences
-from analysis.groups import EvaluatedModel, Group
+from analysis.groups import EvaluatedModel, Group, GroupScores
 from analysis.intervals import grid_interval
-from analysis.metrics import ProblemScores, ScoreGrid, problem_scores, stack_seeds
+from analysis.metrics import ProblemScores, problem_scores, stack_seeds
 from analysis.pass_at_k import pass_at_k
 from analysis.programs import normal_form
 from analysis.runs import TURN_COLUMNS, Run, memoize
@@ -352,16 +352,6 @@ def _shares(rows: Sequence[Any]) -> dict[str, list[tuple[float, float]]]:
 # Tables.
 
 
-class TurnGroup(NamedTuple):
-    """An evaluated model with its conversations' scores."""
-
-    label: str
-    step: int
-    turns: int
-    seeds: tuple[int | None, ...]
-    grids: dict[str, ScoreGrid]
-
-
 def turn_tables(
     models: Sequence[EvaluatedModel], groups: Sequence[Group], ks: Sequence[int]
 ) -> dict[str, pd.DataFrame]:
@@ -376,19 +366,23 @@ def turn_tables(
     if not any(has_conversations(run) for model in models for run in model.runs):
         return dict.fromkeys(TURN_TABLES, pd.DataFrame())
     plan = turn_plan(models, ks)
-    scored = [turn_group(model, plan) for model in models]
+    by_seed = [[turn_scores(counts_at(r, m.step), plan) for r in m.runs] for m in models]
+    scored = [
+        GroupScores(model.label, model.seeds, stack_seeds(model.seeds, scores))
+        for model, scores in zip(models, by_seed, strict=True)
+    ]
     measured = set().union(*(group.grids for group in scored))
     metrics = [metric for metric in plan.metrics() if metric in measured]
     rows = []
-    for group in scored:
+    for model, group in zip(models, scored, strict=True):
+        turns = max(map(turn_limit, model.runs))
         for metric in (name for name in metrics if name in group.grids):
             grid = group.grids[metric]
-            ends = grid_interval(grid, metric)
             problems = int((grid.weights > 0).any(axis=0).sum())
-            key = (group.label, len(group.seeds), group.step, group.turns, metric)
-            rows.append((*key, ends.mean, ends.low, ends.high, problems))
+            key = (model.label, len(model.seeds), model.step, turns, metric)
+            rows.append((*key, *grid_interval(grid, metric), problems))
     columns = ["label", "seeds", "step", "turns", "metric", "mean", "low", "high", "problems"]
-    trained = [group for group in scored if group.step > 0]
+    trained = [group for group, model in zip(scored, models, strict=True) if not model.is_base]
     tables = (
         pd.DataFrame(rows, columns=columns),
         difference_table(paired_differences(trained, metrics)),
@@ -424,13 +418,6 @@ def _mean_tokens(model: EvaluatedModel) -> tuple[float, float]:
     return sum(tokens) / conversations, sum(tokens) / problems
 
 
-def turn_group(model: EvaluatedModel, plan: TurnPlan) -> TurnGroup:
-    """Return a model's scores in the metrics of its conversations."""
-    by_seed = [turn_scores(counts_at(run, model.step), plan) for run in model.runs]
-    turns = max(turn_limit(run) for run in model.runs)
-    return TurnGroup(model.label, model.step, turns, model.seeds, stack_seeds(model.seeds, by_seed))
-
-
 def turn_curve(groups: Sequence[Group]) -> pd.DataFrame:
     """Return turn_curve.csv; an evaluation is averaged over the runs that have it."""
     rows = []
@@ -443,7 +430,6 @@ def turn_curve(groups: Sequence[Group]) -> pd.DataFrame:
             for turn in range(1, len(grids) + 1):
                 metric = f"solved_in_{turn}"
                 ends = grid_interval(grids[metric], metric)
-                key = (group.label, len(runs), *spent, turn)
-                rows.append((*key, ends.mean, ends.low, ends.high))
+                rows.append((group.label, len(runs), *spent, turn, *ends))
     columns = ["label", "seeds", *X_AXES, "turn", "mean", "low", "high"]
     return pd.DataFrame(rows, columns=columns)
