@@ -101,7 +101,7 @@ nano: $(READY) ## rebuild the bundled model from nothing (size=5m: the larger on
 	$(PY) -m experiments.nano size=$(size) out=assets/nano$(if $(filter-out 1m,$(size)),_$(size)) seed=0
 
 sandbox-image: $(READY) ## the sandbox's Docker image, from this environment's own Python and numpy
-	$(PY) -m envs.sandbox.engine
+	$(PY) -m envs.sandbox.docker
 
 doctor: $(READY) ## what this machine can do for the sandbox
 	$(PY) -m envs.sandbox.doctor

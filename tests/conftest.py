@@ -98,7 +98,7 @@ def call_here(monkeypatch, capfd):
 def engine():
     """A client of a Docker engine with the workers' image; one that answers is used, none is ever
     installed, and where there is none the tests marked `docker` are skipped."""
-    from envs.sandbox.engine import connect, unavailable
+    from envs.sandbox.docker import connect, unavailable
 
     reason = unavailable()
     if reason:

@@ -34,22 +34,19 @@ class SandboxConfig:
 
 def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:
     """Start the sandbox. Raises SandboxError, with the remedy, where that is not possible."""
-    config = config or SandboxConfig()
-    sandbox = _open(config)
-    log.info("sandbox: %s (%s)", sandbox.name, sandbox.strength)
-    return sandbox
-
-
-def _open(config: SandboxConfig) -> Sandbox:
-    if config.kind != "embedded":
-        from envs.sandbox.docker import DockerSandbox, unavailable
-
-        reason = unavailable()
-        if reason is None:
-            return DockerSandbox(config.workers)
-        if config.kind == "docker":
-            raise SandboxError(reason)
-        log.info("sandbox: no Docker here (%s)", reason)
+    from envs.sandbox.docker import DockerSandbox, unavailable
     from envs.sandbox.embedded import EmbeddedSandbox
 
-    return EmbeddedSandbox(config.workers, i_accept_no_isolation=config.i_accept_no_isolation)
+    config = config or SandboxConfig()
+    sandbox: Sandbox | None = None
+    if config.kind != "embedded":
+        if (reason := unavailable()) is None:
+            sandbox = DockerSandbox(config.workers)
+        elif config.kind == "docker":
+            raise SandboxError(reason)
+        else:
+            log.info("sandbox: no Docker here (%s)", reason)
+    accepted = config.i_accept_no_isolation
+    sandbox = sandbox or EmbeddedSandbox(config.workers, i_accept_no_isolation=accepted)
+    log.info("sandbox: %s (%s)", sandbox.name, sandbox.strength)
+    return sandbox

@@ -13,8 +13,8 @@ import sys
 
 from envs.command_line import quiet_when_unread, take_no_arguments
 from envs.sandbox.base import Job, Outcome, SandboxError
+from envs.sandbox.docker import unavailable
 from envs.sandbox.embedded import EmbeddedSandbox
-from envs.sandbox.engine import unavailable
 
 STRENGTHS = {
     "docker": "containers; the memory of a test with all its processes is bounded",

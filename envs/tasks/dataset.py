@@ -387,18 +387,11 @@ def _decontaminated(splits: Splits) -> tuple[Splits, list[dict[str, object]]]:
     for split in reversed(SPLITS[:-1]):
         split_of = {entry.name: later for later, entries in kept.items() for entry in entries}
         pairs = _duplicates(splits[split], [entry for later in kept.values() for entry in later])
-        found += [
-            {
-                "split": split,
-                "problem": pair["train"],
-                "other_split": split_of[str(pair["test"])],
-                "other_problem": pair["test"],
-                "similarity": pair["similarity"],
-                "containment": pair["containment"],
-            }
-            for pair in pairs
-        ]
-        removed = {pair["train"] for pair in pairs}
+        for pair in pairs:
+            other_split = split_of[str(pair["other_problem"])]
+            place = {"split": split, "problem": pair["problem"], "other_split": other_split}
+            found.append(place | pair)
+        removed = {pair["problem"] for pair in pairs}
         kept[split] = [entry for entry in splits[split] if entry.name not in removed]
     return kept, found
 
@@ -420,7 +413,7 @@ def _duplicates(train: Sequence[Entry], test: Sequence[Entry]) -> list[dict[str,
 def similar_pairs(
     train: Iterable[Entry | Problem], test: Sequence[Entry | Problem]
 ) -> list[dict[str, object]]:
-    """Return {train, test, similarity, containment} of every pair of near-duplicate statements.
+    """Return problem, other_problem (of test), similarity, containment of each near-duplicate pair.
 
     Statements are compared by their word 5-grams: by the Jaccard similarity of two sets, which
     finds rewordings, and by the share of the smaller set that the larger one contains, which finds
@@ -433,7 +426,7 @@ def similar_pairs(
         sizes.append(len(grams))
         for gram in grams:
             holders[gram].append(number)
-    pairs: list[tuple[float, float, str, str]] = []
+    pairs: list[tuple[str, str, float, float]] = []
     for problem in train:
         grams = shingles(problem.statement)
         held = (holders[gram] for gram in grams if gram in holders)
@@ -442,10 +435,10 @@ def similar_pairs(
             similarity, contained = shared / (smaller + larger - shared), shared / smaller
             long_enough = smaller >= MIN_CONTAINED
             if similarity >= SIMILARITY or (long_enough and contained >= CONTAINMENT):
-                names = (problem.name, test[number].name)
-                pairs.append((round(similarity, 3), round(contained, 3), *names))
-    pairs.sort(key=lambda pair: (-pair[0], -pair[1], *pair[2:]))
-    keys = ("similarity", "containment", "train", "test")
+                other = test[number].name
+                pairs.append((problem.name, other, round(similarity, 3), round(contained, 3)))
+    pairs.sort(key=lambda pair: (-pair[2], -pair[3], *pair[:2]))
+    keys = ("problem", "other_problem", "similarity", "containment")
     return [dict(zip(keys, pair, strict=True)) for pair in pairs]
 
 

@@ -21,7 +21,7 @@ from envs.sandbox.inside.kernel import STACK_BYTES
 FLAGS = ("-s", "-S", "-P", "-B", "-W", "ignore", "-X", "utf8")
 
 # In the order of their imports.
-_MODULES = ("framing", "kernel", "confinement", "interpreter", "program", "zygote", "server")
+_MODULES = ("framing", "kernel", "confinement", "interpreter", "program", "server")
 
 # Only a new process image can have a larger stack.
 _STARTER = """\

@@ -73,14 +73,15 @@ from envs.sandbox.inside.kernel import (
     prctl,
     set_capabilities,
 )
-from envs.sandbox.inside.program import StartupStatus, program_header
-from envs.sandbox.inside.zygote import (
+from envs.sandbox.inside.program import (
     CLEANER,
     RUNNER,
     SWEEPER,
     TEST,
     ForkClient,
+    StartupStatus,
     Zygote,
+    program_header,
     socketpair,
 )
 

@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envs.sandbox.engine import OWNER, owner
+from envs.sandbox.docker import OWNER, owner
 
 
 def stat_fields(pid: int | str) -> tuple[str, str, int] | None:

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from envs.sandbox.base import Job, Outcome, SandboxError
-from envs.sandbox.docker import DockerSandbox
-from envs.sandbox.engine import LABEL, connect
+from envs.sandbox.docker import LABEL, DockerSandbox, connect
 from envs.sandbox.python_runtime import image_tag
 
 ENGINE = Path(__file__).parents[3] / ".ci" / "engine"

@@ -13,12 +13,10 @@ import pytest
 
 from envs.sandbox.base import Job, Limits, Outcome
 from envs.sandbox.docker import (
-    DockerSandbox,
-    Launcher,
-)
-from envs.sandbox.engine import (
     LABEL,
     OWNER,
+    DockerSandbox,
+    Launcher,
     image_tag,
     orphaned,
     owner,
@@ -93,7 +91,7 @@ def test_a_container_that_was_never_started_is_reaped_whoever_made_it(monkeypatc
     removed = []
     client = SimpleNamespace(api=SimpleNamespace(containers=lambda **_: listed))
     monkeypatch.setattr(
-        "envs.sandbox.engine.remove", lambda _, container: removed.append(container) or True
+        "envs.sandbox.docker.remove", lambda _, container: removed.append(container) or True
     )
     assert reap_orphans(client) == 1
     assert removed == ["left"]

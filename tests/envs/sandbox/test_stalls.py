@@ -13,7 +13,7 @@ import pytest
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Job, Limits, Outcome, Sandbox
-from envs.sandbox.engine import connect
+from envs.sandbox.docker import connect
 from tests.envs.programs import tool
 from tests.envs.sandbox.host import child_pids
 from tests.envs.sandboxes import EVERY_SANDBOX, SANDBOXES, open_one

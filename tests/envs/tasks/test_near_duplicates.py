@@ -22,7 +22,7 @@ def problem(name, statement):
 def test_layout_case_and_samples_do_not_hide_a_duplicate():
     shouted = TREE.upper().replace(" ", "\n") + "\n\nExamples\n\n3 4\n1 2 0\n"
     pairs = similar_pairs([problem("a", shouted), problem("b", SUM)], [problem("t", TREE)])
-    assert [(pair["train"], pair["test"]) for pair in pairs] == [("a", "t")]
+    assert [(pair["problem"], pair["other_problem"]) for pair in pairs] == [("a", "t")]
     assert pairs[0]["similarity"] > 0.9
 
 
@@ -40,7 +40,7 @@ STORY = " ".join(
 )
 def test_a_statement_inside_a_longer_one_is_found(train, test):
     (pair,) = similar_pairs([problem("a", train)], [problem("t", test)])
-    assert (pair["train"], pair["test"]) == ("a", "t")
+    assert (pair["problem"], pair["other_problem"]) == ("a", "t")
     assert pair["similarity"] < 0.2  # the Jaccard similarity does not show it
     assert pair["containment"] == 1
 
@@ -65,7 +65,7 @@ def test_every_pair_is_found():
     train, test = (
         [problem(str(i), text) for i, text in enumerate(part)] for part in (texts, texts[::2])
     )
-    found = {(pair["train"], pair["test"]) for pair in similar_pairs(train, test)}
+    found = {(pair["problem"], pair["other_problem"]) for pair in similar_pairs(train, test)}
     expected = {
         (a.name, b.name)
         for a in train
@@ -85,6 +85,6 @@ def test_real_rows_of_two_data_sets_overlap():
     ours, _ = load_problems("code_contests", DATA / "code_contests_test.jsonl")
     theirs, _ = load_problems("taco", DATA / "taco_stdin.jsonl")
     pairs = similar_pairs(ours, theirs)
-    found = {pair["train"] for pair in pairs}
+    found = {pair["problem"] for pair in pairs}
     assert "code_contests/1575_J. Jeopardy of Dropped Balls" in found
     assert all(max(pair["similarity"], pair["containment"]) >= 0.5 for pair in pairs)

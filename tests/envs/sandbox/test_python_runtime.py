@@ -6,7 +6,7 @@ import re
 import pytest
 
 from envs.sandbox import python_runtime
-from envs.sandbox.engine import worker_options
+from envs.sandbox.docker import worker_options
 from envs.sandbox.python_runtime import base_python, image_tag
 from envs.sandbox.seccomp import container_profile
 from tests.envs.programs import tool
