@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import math
-import random
 import subprocess
 import sys
 import tempfile
@@ -84,11 +83,7 @@ class Bench:
     @property
     def prompted(self) -> list[PromptedProblem]:
         """Prompts of random tokens, the same each time."""
-        draw, vocabulary = random.Random(0), self.model.vocab_size
-        prompts = [
-            tuple(draw.randrange(3, vocabulary) for _ in range(self.prompt_tokens))
-            for _ in range(self.size.prompts)
-        ]
+        prompts = random_tokens(self, self.size.prompts, self.prompt_tokens)
         return [PromptedProblem(Problem(f"p{n}", "", (), ()), p) for n, p in enumerate(prompts)]
 
     def config(self) -> RunConfig:
@@ -105,6 +100,14 @@ class Bench:
             "engine.logprob_check_samples": 2 * prompts,
         }
         return config_of([f"{key}={value}" for key, value in keys.items()])
+
+
+def random_tokens(bench: Bench, rows: int, count: int) -> list[tuple[int, ...]]:
+    """Rows of random tokens, the same each time."""
+    shape, draw = (rows, count), torch.Generator().manual_seed(0)
+    return list(
+        map(tuple, torch.randint(3, bench.model.vocab_size, shape, generator=draw).tolist())
+    )
 
 
 def main(options: Options) -> int:
@@ -178,11 +181,11 @@ def agree(bench: Bench, engine: Engine | None = None) -> None:
 
 def learn(bench: Bench) -> None:
     """A step of each algorithm on random responses of the greatest length."""
-    vocabulary, count = bench.model.vocab_size, bench.size.max_tokens
-    draw, entropy, completions = torch.Generator().manual_seed(1), math.log(vocabulary), []
-    for _ in range(bench.size.prompts * bench.size.responses):
-        tokens = torch.randint(3, vocabulary, (count,), generator=draw).tolist()
-        completions.append(Completion(tuple(tokens), (-entropy,) * count, entropy, True, 0))
+    count, entropy = bench.size.max_tokens, math.log(bench.model.vocab_size)
+    completions = [
+        Completion(tokens, (-entropy,) * count, entropy, True, 0)
+        for tokens in random_tokens(bench, bench.size.prompts * bench.size.responses, count)
+    ]
     samples, config = common.rewarded(bench.prompted, completions), bench.config()
     trained_tokens = bench.size.prompts * (bench.prompt_tokens + bench.size.responses * count)
     for name in bench.steps:

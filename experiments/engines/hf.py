@@ -98,15 +98,6 @@ class ActiveSequences:
         return responses, used
 
 
-class Drawn(NamedTuple):
-    """The drawn tokens, (slots, steps) each; length 0 is an unfinished response."""
-
-    lengths: Tensor
-    tokens: Tensor
-    logps: Tensor
-    entropies: Tensor
-
-
 class HFEngine(Engine):
     """Samples from `policy`, which it shares with its owner or brings up to date at each sync."""
 
@@ -165,24 +156,24 @@ class HFEngine(Engine):
             width=max(map(len, tokens)),
         )
         blank = torch.zeros(len(batch), steps, device=device)
+        # Tokens, log-probs and entropies, (slots, steps) each; length 0 is an unfinished response.
         lengths = torch.zeros(len(batch), dtype=torch.long, device=device)
-        drawn = Drawn(lengths, blank.long(), blank, blank.clone())
+        columns = (blank.long(), blank, blank.clone())
         with cache.attention(self.model):
             for step in range(steps):
                 by = active.uniforms[:, step]
-                token, logp, entropy = draw(logits, active.row_of, by, request.sampling)
-                drawn.tokens[active.index, step] = token
-                drawn.logps[active.index, step] = logp
-                drawn.entropies[active.index, step] = entropy
-                live = drawn.lengths[active.index] == 0
+                drawn = draw(logits, active.row_of, by, request.sampling)
+                for column, values in zip(columns, drawn, strict=True):
+                    column[active.index, step] = values
+                token, live = drawn[0], lengths[active.index] == 0
                 ended = torch.isin(token, self.eos) & live
-                drawn.lengths[active.index[ended]] = step + 1
+                lengths[active.index[ended]] = step + 1
                 live &= ~ended
                 responses, used = active.in_use(live)
                 if self.on_tokens:
                     self.on_tokens(responses)
                 if used is not None:
-                    yield self._leaving(request, batch, active, drawn, ~live)
+                    yield self._leaving(request, batch, active, (lengths, *columns), ~live)
                     active.select(live, used)
                     token, live = token[live], live[live]
                 if not len(token) or step + 1 == steps:
@@ -195,7 +186,8 @@ class HFEngine(Engine):
                     **cache.model_inputs(),
                 )
                 active.position, logits = active.position + 1, output.logits[:, -1]
-            yield self._leaving(request, batch, active, drawn, torch.ones_like(live))
+            rest = torch.ones_like(live)
+            yield self._leaving(request, batch, active, (lengths, *columns), rest)
 
     def _prefill(
         self, contexts: Sequence[Sequence[int]], held: Sequence[Tensor | None], steps: int
@@ -230,11 +222,12 @@ class HFEngine(Engine):
         request: Request,
         batch: list[Slot],
         active: ActiveSequences,
-        drawn: Drawn,
+        drawn: Sequence[Tensor],
         leaving: Tensor,
     ) -> list[FinishedResponse]:
         """Return the responses that leave the batch, `leaving` (responses,) as bool.
 
+        `drawn`: lengths (slots,), and tokens, log-probs and entropies (slots, steps).
         They have ended, or no step is left. Their keys and values are kept if `request.keep`.
         """
         index = active.index[leaving]

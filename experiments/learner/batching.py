@@ -175,14 +175,15 @@ def with_current_weights(batch: Batch, logp: Tensor, config: TrainConfig) -> Bat
     return replace(batch, correction=weights.masked_fill(~known, 1.0))
 
 
-def trim(batch: Batch, time: int) -> Batch:
-    """Cut the batch to its first `time` tokens, which hold all of its mask."""
+def micro_batch(batch: Batch, rows: Tensor, time: int) -> Batch:
+    """Return these rows, cut to their first `time` tokens, which hold all of their mask."""
+    part = batch.rows(rows)
     trimmed: dict[str, Any] = {
         name: value[:, :time]
-        for name, value in vars(batch).items()
+        for name, value in vars(part).items()
         if isinstance(value, Tensor) and value.dim() == 2
     }
-    return replace(batch, **trimmed)
+    return replace(part, **trimmed)
 
 
 def step_rows(batch: Batch, config: TrainConfig, seed: int, number: int) -> Iterator[Tensor]:

@@ -15,18 +15,8 @@ from torch import Tensor, nn
 from algorithms.base import Algorithm, Batch, PolicyOutput
 from algorithms.logprobs import Entropy
 from experiments.config.schema import TrainConfig
-from experiments.learner.batching import (
-    Tokens,
-    can_prepare_in_step,
-    judged_batch,
-    map_micro_batches,
-    pack,
-    plan_micro_batches,
-    step_rows,
-    trim,
-    with_behaviour,
-    with_current_weights,
-)
+from experiments.learner import batching
+from experiments.learner.batching import Tokens
 from experiments.learner.costs import PassCosts
 from experiments.learner.forward import score
 from experiments.learner.metrics import (
@@ -117,7 +107,7 @@ class Learner:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         self.modules.load_state_dict(state)
-        self.optimiser.load_full_state(state["optimiser"])
+        self.optimiser.load_state_dict(state["optimiser"])
         self.clipping.load_state_dict(state.get("norms", {}))
         self.batches = state["batches"]
         self.policy.version = state["version"]
@@ -180,10 +170,10 @@ class Learner:
         def earlier_logp(rows: Tensor, name: str) -> Tensor:
             return logp_of_rows(self.modules.past.policies[name], rows)
 
-        for rows in step_rows(batch, self.config, self.seed, self.batches):
+        for rows in batching.step_rows(batch, self.config, self.seed, self.batches):
             part = batch.rows(rows).as_whole()
             given = (tokens.rows(rows), part, self.config, self.ranks)
-            now = needs.policy and not can_prepare_in_step(needs, *given)
+            now = needs.policy and not batching.can_prepare_in_step(needs, *given)
             if now:
                 part = replace(part, policy_logp=logp_of_rows(self.policy, rows))
             part = self.algorithm.before_step(part, partial(earlier_logp, rows))
@@ -195,9 +185,9 @@ class Learner:
         """Return the tokens, the batch before `prepare`, and metrics of the correction."""
         needs, past = self.algorithm.needs, self.modules.past
         every = self.config.reference_every
-        tokens = pack(samples, self.pad, self.model.device)
-        batch = judged_batch(samples, tokens.own, group_size, self.config, self.batches)
-        batch, metrics = with_behaviour(
+        tokens = batching.pack(samples, self.pad, self.model.device)
+        batch = batching.judged_batch(samples, tokens.own, group_size, self.config, self.batches)
+        batch, metrics = batching.with_behaviour(
             batch, samples, tokens, self.config, self.logp, self.ref_logp
         )
         if every and self.batches % every == 0:
@@ -254,12 +244,12 @@ class Learner:
         def values(rows: Tensor, counts: bool) -> Tensor:
             part = tokens.rows(rows)
             now = critic(part)
-            micro = replace(trim(batch.rows(rows), part.mask.shape[1]), values=now.detach())
+            micro = replace(batching.micro_batch(batch, rows, now.shape[1]), values=now.detach())
             loss = self.algorithm.critic_loss(now, self.algorithm.prepare(micro))
             self._backward(loss, counts)
             return now.detach()
 
-        return map_micro_batches(values, tokens, self.config, self.ranks)
+        return batching.map_micro_batches(values, tokens, self.config, self.ranks)
 
     def _backward(self, loss: Tensor, counts: bool) -> None:
         (loss if counts else loss * 0).backward()
@@ -310,13 +300,13 @@ class Learner:
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
         online, fresh = int(batch.online.sum()), int(batch.fresh.sum())
         offline = len(batch.online) - online
-        planned = plan_micro_batches(tokens.rows(kept), self.config, self.ranks)
+        planned = batching.plan_micro_batches(tokens.rows(kept), self.config, self.ranks)
         for rows, counts in self.ranks.share(planned):
             part = tokens.rows(kept[rows])
-            micro = trim(batch.rows(rows), part.mask.shape[1])
+            micro = batching.micro_batch(batch, rows, part.mask.shape[1])
             output = self._output(part, micro, counts)
             if self.config.correction == "truncated_current":
-                micro = with_current_weights(micro, output.logp, self.config)
+                micro = batching.with_current_weights(micro, output.logp, self.config)
             if prepare:
                 micro = self.algorithm.prepare(replace(micro, policy_logp=output.logp.detach()))
             output.logp.retain_grad()

@@ -52,26 +52,19 @@ class Float32AdamW(torch.optim.AdamW):
         return super().state_dict() | {"copies": [copy for _, copy in self.copies]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned, for parameters of the same shapes."""
-        state = dict(state_dict)
-        with torch.no_grad():
-            for (_, copy), value in zip(self.copies, state.pop("copies"), strict=True):
-                copy.copy_(value)
-        super().load_state_dict(state)
-
-    def load_full_state(self, state: dict[str, Any]) -> None:
-        """Restore an unsharded `state_dict`, of which this rank takes copies of its shards."""
+        """Restore what `state_dict` returned, whole: this rank takes copies of its shards."""
         parameters = [p for group in self.param_groups for p in group["params"]]
         moments = {
             index: {
                 key: as_shard(value, parameters[index]).clone() if value.dim() else value.clone()
                 for key, value in values.items()
             }
-            for index, values in state["state"].items()
+            for index, values in state_dict["state"].items()
         }
-        pairs = zip(state["copies"], self.copies, strict=True)
-        copies = [as_shard(value, copy) for value, (_, copy) in pairs]
-        self.load_state_dict(state | {"state": moments, "copies": copies})
+        with torch.no_grad():
+            for value, (_, copy) in zip(state_dict["copies"], self.copies, strict=True):
+                copy.copy_(as_shard(value, copy))
+        super().load_state_dict({"state": moments, "param_groups": state_dict["param_groups"]})
 
     @torch.no_grad()
     def take_gradients(self) -> None:

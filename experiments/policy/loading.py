@@ -84,7 +84,6 @@ def converted_folder(file: Path) -> Path:
 
 def _convert(file: Path, folder: Path) -> None:
     """Write the model and its tokenizer as transformers saves them."""
-    _quieten()
     print(f"converting {file} once, into {folder.parent}", file=sys.stderr)
     where = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
     quantised = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
@@ -112,7 +111,6 @@ def load(config: ModelConfig) -> tuple[Policy, PreTrainedTokenizerBase]:
 
 def load_policy(config: ModelConfig) -> Policy:
     """Return the base policy, in evaluation mode on its device. Raises UserError."""
-    _quieten()
     with _explained(config) as where:
         model = transformers.AutoModelForCausalLM.from_pretrained(
             **where,
@@ -137,7 +135,6 @@ def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
     Without an end token of its own it has the first one of generation_config.json, or of
     config.json. Without padding it pads with the end token.
     """
-    _quieten()
     with _explained(config) as where:
         tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
         if tokenizer.eos_token_id is None:
@@ -146,11 +143,6 @@ def load_tokenizer(config: ModelConfig) -> PreTrainedTokenizerBase:
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         return tokenizer
-
-
-def _quieten() -> None:
-    transformers.utils.logging.disable_progress_bar()
-    logging.getLogger("transformers").setLevel(logging.ERROR)
 
 
 def _configured_ends(where: dict[str, Any]) -> list[int]:
@@ -172,6 +164,8 @@ def _as_list(ids: int | list[int] | None) -> list[int]:
 @contextmanager
 def _explained(config: ModelConfig) -> Iterator[dict[str, Any]]:
     """Yield `from_pretrained`'s arguments; any error in the block becomes a one-line UserError."""
+    transformers.utils.logging.disable_progress_bar()
+    logging.getLogger("transformers").setLevel(logging.ERROR)
     try:
         source = source_of(config)
         cached = not Path(source).is_dir() and not _hub_answers(source)

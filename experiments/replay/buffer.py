@@ -2,7 +2,7 @@
 
 It holds this run's own responses from the batch after theirs on. Samples of earlier runs and of
 files enter when their problem's prompt first comes. The rows are immutable Arrow columns; uses and
-liveness are in arrays beside them.
+liveness are in a table beside them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import torch
 
@@ -46,31 +47,30 @@ class ReplayBuffer:
         self._seen: dict[str, None] = {}  # problems whose sources were read
         self._codes: dict[str, int] = {}  # problem → its code in `_problem`
         self._next = 0
-        self._set_rows(SCHEMA.empty_table(), np.empty(0, np.int64))
+        self.load_rows(SCHEMA.empty_table())
 
     def __len__(self) -> int:
-        return int(self._alive.sum())
+        return int(self._rows["alive"].sum())
 
-    def _set_rows(self, table: pa.Table, ids: np.ndarray, uses: np.ndarray | None = None) -> None:
-        self.table, self._ids = table, ids  # the rows; a table never changes
-        self._uses = np.zeros(len(ids), np.int32) if uses is None else uses
-        self._alive = np.ones(len(ids), bool)
-        self._problem, self._version = self._columns(table)
+    def _facts(self, table: pa.Table, ids: np.ndarray) -> pd.DataFrame:
+        """Return what is known of each row: its id, its uses, and whether it is still held.
 
-    def _columns(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        """Return each row's problem as a code, and the version of this run's weights behind it."""
+        Also its problem as a code, and the version of this run's weights behind it.
+        """
         names = table["problem"].to_pylist()
         codes = [self._codes.setdefault(name, len(self._codes)) for name in names]
         rows = zip(table["source"].to_pylist(), table["version"].to_pylist(), strict=True)
         versions = [version if source == "policy" else AGELESS for source, version in rows]
-        return np.array(codes, np.int32), np.array(versions, np.int64)
+        facts = {"id": ids, "problem": np.array(codes, np.int32)}
+        facts |= {"uses": np.zeros(len(ids), np.int32), "alive": np.ones(len(ids), bool)}
+        return pd.DataFrame(facts | {"version": np.array(versions, np.int64)})
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the rows (see `table`); cheap enough for every step."""
         return {
-            "ids": torch.from_numpy(self._ids.copy()),
-            "uses": torch.from_numpy(self._uses.copy()),
-            "alive": torch.from_numpy(self._alive.copy()),
+            "ids": torch.tensor(self._rows["id"].to_numpy()),
+            "uses": torch.tensor(self._rows["uses"].to_numpy()),
+            "alive": torch.tensor(self._rows["alive"].to_numpy()),
             "next": self._next,
             "seen": list(self._seen),
             "counts": dict(self.counts),
@@ -80,7 +80,7 @@ class ReplayBuffer:
 
     def load_rows(self, table: pa.Table) -> None:
         """Restore the `table` of a checkpoint, before `load_state_dict`."""
-        self._set_rows(table, np.arange(len(table)))
+        self.table, self._rows = table, self._facts(table, np.arange(len(table)))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned. Raises UserError if a source has changed."""
@@ -88,9 +88,8 @@ class ReplayBuffer:
             if source.digest != digest:
                 raise UserError(f"{source}: it has changed since the checkpoint; restore it")
             source.left_out = Counter(left_out)
-        # copies, since a checkpoint is mapped from its file
-        self._ids, self._uses = state["ids"].numpy().copy(), state["uses"].numpy().copy()
-        self._alive = state["alive"].numpy().copy()
+        for fact, saved in (("id", "ids"), ("uses", "uses"), ("alive", "alive")):
+            self._rows[fact] = state[saved].numpy().copy()  # a checkpoint is mapped from its file
         self._next, self._seen = state["next"], dict.fromkeys(state["seen"])
         self.counts = Counter(state["counts"])
         self.costs.load_state_dict(state["charges"])
@@ -103,8 +102,9 @@ class ReplayBuffer:
             for source in self.sources:
                 self._add(source.samples_for(prompt), 0)
         if self.config.max_age is not None:
-            self._drop("too_old", self._version < self.version() - self.config.max_age)
-        candidates = np.flatnonzero(self._alive & (self._problem == self._codes.get(name, -1)))
+            self._drop("too_old", self._rows["version"] < self.version() - self.config.max_age)
+        own = self._rows["problem"] == self._codes.get(name, -1)
+        candidates = np.flatnonzero(self._rows["alive"] & own)
         rows = self._choose(candidates.tolist(), count, stream("replay", *seed))
         self.counts["missing"] += count - len(rows)
         table = self.table.take(pa.array(rows, pa.int64()))
@@ -115,7 +115,8 @@ class ReplayBuffer:
                 "of its own"
             )
         samples = samples_of(table, [prompt] * len(rows), self.reward)
-        return [replace(s, replayed=int(self._ids[r])) for s, r in zip(samples, rows, strict=True)]
+        ids = self._rows["id"].iloc[rows].tolist()
+        return [replace(s, replayed=number) for s, number in zip(samples, ids, strict=True)]
 
     def _choose(self, rows: list[int], count: int, rng: Random) -> list[int]:
         """Choose by replay.sampling; `rows` are in the order of their arrival."""
@@ -136,16 +137,18 @@ class ReplayBuffer:
     def add_batch(self, samples: Sequence[Sample], step: int) -> None:
         """Count the uses of a batch's replayed samples, and add its fresh ones."""
         used = [s.replayed for s in samples if s.replayed is not None]
-        self._uses += np.isin(self._ids, used)  # some may have been dropped since they were drawn
+        self._rows["uses"] += self._rows["id"].isin(
+            used
+        )  # some may have been dropped since they were drawn
         self.costs.charge_samples([s for s in samples if s.origin.source in ("run", "file")])
         if self.config.max_uses is not None:
-            self._drop("used_up", self._uses >= self.config.max_uses)
+            self._drop("used_up", self._rows["uses"] >= self.config.max_uses)
         if self.config.own:
             self._add([sample for sample in samples if sample.fresh], step)
 
     def metrics(self) -> dict[str, float]:
         """Return the size, mean uses, and counts since the run began."""
-        uses = float(self._uses[self._alive].mean()) if len(self) else 0.0
+        uses = float(self._rows["uses"][self._rows["alive"]].mean()) if len(self) else 0.0
         current = {"size": len(self), "mean_uses": uses}
         names = ("missing", "too_old", "used_up", "beyond_capacity")
         left_out = sum(sum(source.left_out.values()) for source in self.sources)
@@ -159,26 +162,20 @@ class ReplayBuffer:
         self.table = pa.concat_tables([self.table, new])
         if self.table["step"].num_chunks > MAX_CHUNKS:
             self.table = self.table.combine_chunks()
-        problem, version = self._columns(new)
         ids, self._next = np.arange(self._next, self._next + count), self._next + count
-        self._ids = np.concatenate([self._ids, ids])
-        self._uses = np.concatenate([self._uses, np.zeros(count, np.int32)])
-        self._alive = np.concatenate([self._alive, np.ones(count, bool)])
-        self._problem = np.concatenate([self._problem, problem])
-        self._version = np.concatenate([self._version, version])
+        self._rows = pd.concat([self._rows, self._facts(new, ids)], ignore_index=True)
         if (beyond := len(self) - self.config.capacity) > 0:
-            oldest = np.zeros(len(self._ids), bool)
-            oldest[np.flatnonzero(self._alive)[:beyond]] = True
-            self._drop("beyond_capacity", oldest)
+            self._drop("beyond_capacity", self._rows["alive"].cumsum() <= beyond)
 
-    def _drop(self, reason: str, rows: np.ndarray) -> None:
+    def _drop(self, reason: str, rows: pd.Series) -> None:
         """Drop `rows` and count them; compact once a quarter of all rows is dropped."""
-        dropped = rows & self._alive
+        dropped = rows & self._rows["alive"]
         self.counts[reason] += int(dropped.sum())
-        self._alive &= ~dropped
-        if len(self) < 0.75 * len(self._alive):
-            kept = np.flatnonzero(self._alive)
-            self._set_rows(self.table.take(kept), self._ids[kept], self._uses[kept])
+        self._rows["alive"] &= ~dropped
+        if len(self) < 0.75 * len(self._rows):
+            kept = np.flatnonzero(self._rows["alive"])
+            self.table = self.table.take(kept)
+            self._rows = self._rows.iloc[kept].reset_index(drop=True)
 
 
 def check_source(source: EarlierRun | ProgramFile, prompts: Sequence[PromptedProblem]) -> None:

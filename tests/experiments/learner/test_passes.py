@@ -7,7 +7,7 @@ import algorithms
 from algorithms.ppo import PPO
 from algorithms.regressions import SquaredRegression
 from algorithms.spo import SPO
-from experiments.learner import learner as learner_module
+from experiments.learner import batching
 from tests.compose import options_of
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
@@ -55,7 +55,7 @@ def test_a_groups_value_needs_no_pass_of_its_own(tiny, name, options, monkeypatc
     assert seen
     assert all(gradient for _, gradient in seen)
     apart = learner_of(tiny, BY_GROUP[name], **options)
-    monkeypatch.setattr(learner_module, "can_prepare_in_step", lambda *_: False)
+    monkeypatch.setattr(batching, "can_prepare_in_step", lambda *_: False)
     same(found, steps(apart, samples))
 
 
