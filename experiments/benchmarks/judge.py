@@ -1,18 +1,18 @@
 """`make bench which=judge`: CPU and wall time of judging a program, in each sandbox.
 
 The workloads are short programs as a model writes them in training. `against=COMMIT` measures this
-checkout and that commit in turn, with the same bytes to judge; `judge_probe.py` runs in both. For
+checkout and that commit in turn, with the same bytes to judge; `serve` runs in both. For
 Docker, CPU time is that of the whole machine, so nothing else may run on it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -30,7 +30,6 @@ from experiments.benchmarks.common import ROOT
 from experiments.errors import UserError, command
 from experiments.run_dir.ledger import machine_cpu_s, own_cpu_s
 
-PROBE = Path("experiments", "benchmarks", "judge_probe.py")
 WARM_UPS = 2  # rounds after which a judge can tell programs that will pass
 
 
@@ -64,15 +63,48 @@ def main(options: Options) -> None:
                 print(f"{kind}: left out; the output above says why")
 
 
+def serve() -> None:
+    """Judge workloads with the `envs` of the checkout that this runs in.
+
+    The command line names the sandbox. stdin: a JSON line with all workloads, then the name of a
+    workload on each line. stdout: a JSON line for each name, the number of programs of one pass. A
+    verdict other than the label raises RuntimeError.
+    """
+    import json
+    import sys
+
+    from envs import Judge, Problem, SandboxConfig, Submission, Test, open_sandbox
+
+    workloads = json.loads(sys.stdin.readline())
+    with open_sandbox(SandboxConfig(kind=sys.argv[1])) as sandbox:  # type: ignore[arg-type]
+        judges = {name: Judge(sandbox) for name in workloads}  # each stays warm
+        for number, line in enumerate(sys.stdin):
+            name = json.loads(line)
+            problems = [
+                Problem(f"{name}/{i}", "", (), tuple(Test(*pair) for pair in tests))
+                for i, tests in enumerate(workloads[name]["tests"])
+            ]
+            responses = workloads[name]["responses"]  # problem, program, whether it is right
+            # The number makes the programs new to the judge's cache.
+            given = [Submission(problems[i], f"{code}\n# {number}") for i, code, _ in responses]
+            for judged, (_, code, right) in zip(judges[name].judge(given), responses, strict=True):
+                if (judged.verdict == "ACCEPTED") is not right:
+                    raise RuntimeError(f"{judged.verdict}, {judged.detail}: {code}")
+            print(json.dumps(len(given)), flush=True)
+
+
+PROBE = f"{inspect.getsource(serve)}serve()"  # with nothing else of this checkout
+
+
 @contextlib.contextmanager
 def probe(
     folder: Path, kind: str, workloads: Mapping[str, Any]
 ) -> Iterator[Callable[[str, int], dict[str, float]]]:
-    """Run `judge_probe` in a checkout, behind two pipes; yield a function that measures a pass.
+    """Run `serve` in a checkout, behind two pipes; yield a function that measures a pass.
 
     It returns milliseconds a program of a workload. Raises EOFError if the probe has ended.
     """
-    command = [sys.executable, str(PROBE), kind]
+    command = [sys.executable, "-c", PROBE, kind]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     environment = os.environ | {"PYTHONPATH": str(folder)}
     process: Any = subprocess.Popen(command, cwd=folder, env=environment, **pipes)
@@ -97,7 +129,7 @@ def probe(
 
 @contextlib.contextmanager
 def checkout(commit: str) -> Iterator[Path]:
-    """A temporary copy of the commit's files, with the probe of this checkout."""
+    """A temporary copy of the commit's files."""
     git = ["git", "-C", str(ROOT), "archive", commit]
     packed = subprocess.run(git, capture_output=True, check=False)
     if packed.returncode:
@@ -105,8 +137,6 @@ def checkout(commit: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="spo-bench-") as folder:
         with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files:
             files.extractall(folder, filter="data")
-        (Path(folder) / PROBE).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / PROBE, Path(folder) / PROBE)
         yield Path(folder)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,9 +28,9 @@ from experiments.learner.metrics import (
     group_metrics,
     step_metrics,
 )
-from experiments.learner.modules import Modules
-from experiments.learner.optimiser import (
+from experiments.learner.modules import (
     Float32AdamW,
+    Modules,
     NormClipping,
     learning_rate_factor,
     parameter_groups,
@@ -48,45 +48,38 @@ class InitialValues(Protocol):
     def compute(self, samples: Sequence[Sample], batch: Batch) -> Tensor: ...
 
 
+@dataclass(eq=False)
 class Learner:
     """The trained policy, its optimiser and, if the algorithm needs them, reference and critic."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        pad: int,
-        algorithm: Algorithm,
-        config: TrainConfig,
-        steps: int,
-        ledger: Ledger,
-        keep_reference: bool = False,
-        seed: int = 0,
-        ranks: RankGroup = SINGLE_RANK,
-    ) -> None:
-        """`keep_reference`: the initial policy also if the loss needs none, for evaluations.
+    policy: Policy
+    pad: int  # the padding token
+    algorithm: Algorithm
+    config: TrainConfig
+    steps: int  # batches of the run, for the learning-rate schedule
+    ledger: Ledger
+    keep_reference: bool = False  # the initial policy also if the loss needs none, to evaluate
+    seed: int = 0  # of the order of a batch's groups if the batch takes several steps
+    ranks: RankGroup = SINGLE_RANK  # the processes that share the work, each with a shard
 
-        `pad`: the padding token. `steps`: batches of the run, for the learning-rate schedule.
-        `seed`: of the order of a batch's groups if the batch takes several steps.
-        `ranks`: the processes that share the work, each with a shard of all modules.
-        """
-        self.policy, self.model = policy, policy.model
-        self.pad, self.algorithm, self.config = pad, algorithm, config
-        self.ledger, self.seed, self.ranks = ledger, seed, ranks
+    def __post_init__(self) -> None:
+        policy, algorithm, config = self.policy, self.algorithm, self.config
+        self.model = policy.model
         needs = algorithm.needs
         # Whether the critic learns apart from the policy, and whether it has already done so for
         # the present batch, before the batch's only step.
         self.critic_alone = needs.critic == "separate" and needs.critic_apart
         self.critic_is_ahead = False
-        self.modules = Modules(policy, needs, config, ranks, keep_reference)
+        self.modules = Modules(policy, needs, config, self.ranks, self.keep_reference)
         self.reference = self.modules.reference  # the initial policy, if it is kept
-        self.flops = PassCosts(self.modules, ledger)
+        self.flops = PassCosts(self.modules, self.ledger)
         groups = parameter_groups(
             algorithm.config, policy, self.modules.critic, self.modules.value_head
         )
         self.optimiser = Float32AdamW(groups, config.weight_decay)
         self.clipping = NormClipping(config)
         self.rates = [rate for _, rate in groups]
-        self.factor = learning_rate_factor(config, steps)
+        self.factor = learning_rate_factor(config, self.steps)
         self.batches = 0
 
     def state_dict(self, keep: bool = True) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from algorithms.base import Batch, PolicyOutput
 from algorithms.tensors import group_count, kl, log_ratio, masked_sum
 from experiments.errors import UserError
-from experiments.learner.optimiser import NORMS
+from experiments.learner.modules import NORMS
 
 WEIGHTS, SQUARES, COUNT = "ρ", "ρ²", "tokens"  # sums over a step, from which `ess` is computed
 GRADIENT_WEIGHTS = ("weight/accepted", "weight/rejected", "weight/others")

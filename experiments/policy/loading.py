@@ -305,7 +305,19 @@ def check_lengths(model_config: PreTrainedConfig, config: RunConfig) -> None:
     task, where = config.task, f"model.path={config.model.path}"
     turns = max(task.turns, config.eval_turns)
     longest = (task.max_prompt_tokens or 0) + config.longest_response(turns)
-    for kind, limit in _limits(model_config.get_text_config()):
+    text, limits = model_config.get_text_config(), list[tuple[str, int]]()
+    if text.model_type in LEARNED_POSITIONS:
+        limits.append(("its positions", text.max_position_embeddings))
+    given = getattr(text, "rope_parameters", None) or {}
+    each_layer_type = [value for value in given.values() if isinstance(value, dict)]
+    for parameters in each_layer_type or [given]:
+        kind = str(parameters.get("rope_type", parameters.get("type", "default")))
+        limited = f"the frequencies of its RoPE ({kind})"
+        if "dynamic" in kind:  # transformers measures it by this, whatever the original length
+            limits.append((limited, text.max_position_embeddings))
+        elif kind == "longrope":
+            limits.append((limited, parameters["original_max_position_embeddings"]))
+    for kind, limit in limits:
         if longest > limit:
             raise UserError(
                 f"{where}: {kind} hold for {limit} tokens; "
@@ -317,21 +329,6 @@ def check_lengths(model_config: PreTrainedConfig, config: RunConfig) -> None:
     if other := kinds - {DynamicLayer, DynamicSlidingWindowLayer}:
         names = ", ".join(sorted(kind.__name__ for kind in other))
         raise UserError(f"{where}: its cache has layers of {names}; only keys and values work")
-
-
-def _limits(text_config: Any) -> Iterator[tuple[str, int]]:
-    """Yield (what is limited, longest sequence): learned positions, frequencies of RoPE."""
-    if text_config.model_type in LEARNED_POSITIONS:
-        yield "its positions", text_config.max_position_embeddings
-    given = getattr(text_config, "rope_parameters", None) or {}
-    each_layer_type = [value for value in given.values() if isinstance(value, dict)]
-    for parameters in each_layer_type or [given]:
-        kind = str(parameters.get("rope_type", parameters.get("type", "default")))
-        if "dynamic" in kind:  # transformers measures it by this, whatever the original length
-            yield f"the frequencies of its RoPE ({kind})", text_config.max_position_embeddings
-        elif kind == "longrope":
-            limit = parameters["original_max_position_embeddings"]
-            yield f"the frequencies of its RoPE ({kind})", limit
 
 
 def check_tokens(

@@ -176,8 +176,7 @@ class MovingAverage:
         new_weights = trained(policy.model)
         for exact, rounded, new in zip(self.exact, self.rounded, new_weights, strict=True):
             exact.lerp_(new.float(), 1 / self.weight)
-            if rounded.dtype != exact.dtype:
-                rounded.copy_(exact)
+            rounded.copy_(exact)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average and its weight; the tensors are not copied."""
@@ -189,5 +188,4 @@ class MovingAverage:
         self.weight = state["weight"]
         for exact, rounded, saved in zip(self.exact, self.rounded, state["held"], strict=True):
             exact.copy_(as_shard(saved, exact))
-            if rounded.dtype != exact.dtype:
-                rounded.copy_(exact)
+            rounded.copy_(exact)

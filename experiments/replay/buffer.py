@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -29,23 +29,20 @@ MAX_CHUNKS = 64  # added batches before their columns are joined
 AGELESS = np.iinfo(np.int64).max  # version of a response that this run did not generate
 
 
+@dataclass(eq=False)
 class ReplayBuffer:
     """Draw samples for a prompt; drop those too old, used up or beyond capacity."""
 
-    def __init__(
-        self,
-        config: ReplayConfig,
-        reward: RewardConfig,
-        version: Callable[[], int],
-        costs: JudgingCosts,
-        sources: Sequence[EarlierRun | ProgramFile] = (),
-    ) -> None:
-        """`version`: optimiser steps of the weights to be trained."""
-        self.config, self.reward, self.version = config, reward, version
-        self.costs, self.sources = costs, sources
+    config: ReplayConfig
+    reward: RewardConfig
+    version: Callable[[], int]  # optimiser steps of the weights to be trained
+    costs: JudgingCosts
+    sources: Sequence[EarlierRun | ProgramFile] = ()
+
+    def __post_init__(self) -> None:
         self.counts: Counter[str] = Counter()  # dropped samples by reason, and missing ones
         self._seen: dict[str, None] = {}  # problems whose sources were read
-        self._codes: dict[str, int] = {}  # problem → its code in `_problem`
+        self._codes: dict[str, int] = {}  # problem → its code
         self._next = 0
         self.load_rows(SCHEMA.empty_table())
 

@@ -19,7 +19,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NoReturn
@@ -290,6 +290,7 @@ def _mismatch_reason(
     return None
 
 
+@dataclass
 class FrozenBatches:
     """The batches that an earlier run logged, in their order, instead of rollouts.
 
@@ -297,31 +298,25 @@ class FrozenBatches:
     alone. Nothing is generated and nothing is judged.
     """
 
+    config: RunConfig
+    prompts: Sequence[PromptedProblem]
+    judge_version: str
+    costs: JudgingCosts
+    accepts_missing_logprobs: bool  # whether the algorithm learns without behaviour log-probs
+
     offline = None
     replay = None
 
-    def __init__(
-        self,
-        config: RunConfig,
-        prompts: Sequence[PromptedProblem],
-        judge_version: str,
-        costs: JudgingCosts,
-        accepts_missing_logprobs: bool,
-    ) -> None:
-        """`accepts_missing_logprobs`: whether the algorithm learns without behaviour log-probs.
-
-        Raises UserError if the logged batches do not fit.
-        """
-        self.config, self.judge_version, self.costs = config, judge_version, costs
-        self.accepts_missing_logprobs = accepts_missing_logprobs
-        self.run = Path(config.replay.from_runs[0])
+    def __post_init__(self) -> None:
+        """Raises UserError if the logged batches do not fit."""
+        self.run = Path(self.config.replay.from_runs[0])
         self.digest = digest(self.run)
-        if missing := set(range(1, config.steps + 1)) - files(self.run).keys():
+        if missing := set(range(1, self.config.steps + 1)) - files(self.run).keys():
             self._refuse(
                 f"batch {min(missing)} is not recorded; use steps={min(missing) - 1} or fewer"
             )
         names = set(read_all(self.run)["problem"].unique().to_pylist())
-        self._prompts = {p.problem.name: p for p in prompts if p.problem.name in names}
+        self._prompts = {p.problem.name: p for p in self.prompts if p.problem.name in names}
         if absent := sorted(names - self._prompts.keys()):
             self._refuse(f"{absent[0]} is not in this run's train split; use the task of that run")
         self._step = 0

@@ -33,7 +33,7 @@ def test_every_part_of_the_gpu_check_runs_at_tiny_shapes(capsys):
 def test_the_made_programs_get_the_verdicts_of_their_labels():
     workloads = {"wrong, 5 tests": judge.made_workloads()["wrong, 5 tests"]}
     lines = "\n".join([json.dumps(workloads), json.dumps("wrong, 5 tests")])
-    command = [sys.executable, "-m", "experiments.benchmarks.judge_probe", "embedded"]
+    command = [sys.executable, "-c", judge.PROBE, "embedded"]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["96"]
 

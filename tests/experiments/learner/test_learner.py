@@ -13,7 +13,7 @@ from algorithms.policy_gradient import GroupReinforce
 from algorithms.ppo import PPO
 from experiments.errors import UserError
 from experiments.learner.batching import micro_batches, pack
-from experiments.learner.optimiser import learning_rate_factor
+from experiments.learner.modules import learning_rate_factor
 from tests.compose import options_of, train_config
 from tests.experiments.learner.learning import (
     ALGORITHMS,

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import algorithms
-from experiments.learner.optimiser import WINDOW, Float32AdamW, NormClipping, parameter_groups
+from experiments.learner.modules import WINDOW, Float32AdamW, NormClipping, parameter_groups
 from experiments.policy.policy import Policy
 from tests.compose import train_config
 from tests.experiments.learner.learning import (
