@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from envs.judge.checkers import as_bytes
 from envs.judge.grading import Grade, PendingProgram, grade, kept_output
 from envs.judge.testlib import Toolchain, compile_all, find_toolchain, native_program
 from envs.messages import readable
@@ -121,7 +122,7 @@ def python_program(source: str) -> str:
 
 def checker_input(language: str, test: Test, output: bytes) -> bytes:
     """Return the three texts in the order of the checker's arguments, behind their sizes."""
-    given, expected = encoded(test.input), encoded(test.output)
+    given, expected = as_bytes(test.input), as_bytes(test.output)
     files = (given, expected, output) if language == "python" else (given, output, expected)
     sizes = " ".join(str(len(content)) for content in files)
     return b"".join((sizes.encode(), b"\n", *files))
@@ -187,11 +188,6 @@ def _is_finite(word: str) -> bool | None:
         return None
 
 
-def encoded(text: str) -> bytes:
-    """Return a text of a data set, which may hold half of a character, as bytes."""
-    return text.encode("utf-8", "surrogatepass")
-
-
 # ---- a program and its outputs ----
 
 
@@ -241,7 +237,7 @@ class CheckedProgram:
         graded = grade("text", "", self.pending.limit_s, execution)
         graded = self.pending.keep(position, graded, execution)
         finished = execution.outcome is Outcome.FINISHED
-        if finished and output.strip() != encoded(expected).strip():
+        if finished and output.strip() != as_bytes(expected).strip():
             if is_no_number(output, expected):
                 graded = self._reject(position, NO_NUMBER, output)
             else:
@@ -443,7 +439,7 @@ class CheckerRuns:
                 new[key] = run, run.test(run.crashed[0])
         jobs = [
             self._job(
-                run.checker, [checker_input(run.checker.language, test, encoded(test.output))]
+                run.checker, [checker_input(run.checker.language, test, as_bytes(test.output))]
             )
             for run, test in new.values()
         ]

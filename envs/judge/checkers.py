@@ -26,7 +26,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, TypeVar
@@ -401,10 +401,8 @@ TOKEN_CHECKERS = ("tokens", "text", "floats", "rounded", "case_insensitive")
 _LONGER_TIMES, _LONGER_BYTES = 64, 4096  # a longer returned value cannot be the expected one
 
 # Possessive quantifiers prevent backtracking: a hostile output may hold millions of digits.
-_INTEGER = re.compile(rb"[+-]?+[0-9]++")
-_PADDED_INTEGER = re.compile(rb"[+-]?+0[0-9]++")
+INTEGER = re.compile(rb"[+-]?+[0-9]++")
 _NUMBER = re.compile(rb"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
-_FLOAT_WITH_POINT = re.compile(rb"[+-]?+(?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
 
 
 def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
@@ -425,7 +423,7 @@ def check(checker: str, expected: str, actual: bytes | str) -> tuple[bool, str]:
     Raises ValueError for any other checker, including `needs_checker` (no comparison can decide a
     problem that accepts any valid answer), and where `comparable` is False.
     """
-    expected_bytes, actual_bytes = _as_bytes(expected), _as_bytes(actual)
+    expected_bytes, actual_bytes = as_bytes(expected), as_bytes(actual)
     if checker in ("call", "assert"):
         return _check_returned(checker, expected, actual_bytes)
     rule = token_rule(checker)
@@ -496,7 +494,7 @@ def comparable(checker: str, expected: str) -> bool:
     """
     try:
         if checker == "call":
-            return not holds_nan(parse(_as_bytes(expected)))
+            return not holds_nan(parse(as_bytes(expected)))
         if checker == "assert":
             parse_condition(expected)
     except (ValueError, RecursionError):
@@ -504,24 +502,8 @@ def comparable(checker: str, expected: str) -> bool:
     return True
 
 
-def infer_checker(outputs: Iterable[str]) -> str:
-    """Return `floats` if any expected token is a float literal with a point, else `tokens`.
-
-    An exponent alone (`1e5`) does not count: it is more often a name or a hexadecimal string.
-    """
-    for output in outputs:
-        if "." in output and any(map(_FLOAT_WITH_POINT.fullmatch, _as_bytes(output).split())):
-            return "floats"
-    return "tokens"
-
-
-def has_integers(outputs: Iterable[str], *, padded: bool = False) -> bool:
-    """Return whether any expected token is an integer; `padded`: one with a leading zero."""
-    pattern = _PADDED_INTEGER if padded else _INTEGER
-    return any(any(map(pattern.fullmatch, _as_bytes(output).split())) for output in outputs)
-
-
-def _as_bytes(text: bytes | str) -> bytes:
+def as_bytes(text: bytes | str) -> bytes:
+    """Return a text, which may hold half of a character, as bytes."""
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
 
 
@@ -533,14 +515,14 @@ def _short(token: bytes) -> str:
 def _same_number(expected: bytes, actual: bytes, rule: TokenRule) -> bool:
     if rule.numbers == "text":
         return False
-    if _INTEGER.fullmatch(expected) and _INTEGER.fullmatch(actual):
+    if INTEGER.fullmatch(expected) and INTEGER.fullmatch(actual):
         return _normal_integer(expected) == _normal_integer(actual)
     if rule.numbers == "tokens" or not (_NUMBER.fullmatch(expected) and _NUMBER.fullmatch(actual)):
         return False
     if rule.numbers == "rounded":
         return _normal_decimal(expected) == _normal_decimal(actual)
     want, got = float(expected), float(actual)
-    if _INTEGER.fullmatch(expected) and not rule.stated and not abs(want - got) < 0.5:
+    if INTEGER.fullmatch(expected) and not rule.stated and not abs(want - got) < 0.5:
         return False
     return _close(want, got, rule.absolute, rule.relative)
 
@@ -576,11 +558,11 @@ def _check_returned(checker: str, expected: str, actual: bytes) -> tuple[bool, s
     is_call = checker == "call"
     condition = None if is_call else parse_condition(expected)
     try:
-        want = parse(_as_bytes(expected)) if is_call else None
+        want = parse(as_bytes(expected)) if is_call else None
     except (ValueError, RecursionError):
-        raise ValueError(f"an expected value is not JSON: {_short(_as_bytes(expected))}") from None
+        raise ValueError(f"an expected value is not JSON: {_short(as_bytes(expected))}") from None
     # No JSON value has two spellings that differ this much in length.
-    if len(actual) > _LONGER_TIMES * len(_as_bytes(expected)) + _LONGER_BYTES:
+    if len(actual) > _LONGER_TIMES * len(as_bytes(expected)) + _LONGER_BYTES:
         # Only a truth value does without the value itself. All false values are short, and a long
         # array of numpy's has none.
         is_truth = condition is not None and condition.kind == "true"
@@ -591,7 +573,7 @@ def _check_returned(checker: str, expected: str, actual: bytes) -> tuple[bool, s
         if condition.holds(got) if condition else json_equal(want, got):
             return True, ""
         found = f"returned {_short(shown(got).encode())}"
-        wanted = _short(_as_bytes(expected).strip() if is_call else expected.encode())
+        wanted = _short(as_bytes(expected).strip() if is_call else expected.encode())
         return False, f"expected {wanted}, {found}" if is_call else f"not {wanted}: {found}"
     except (ValueError, RecursionError):
         return False, f"not a {'JSON' if is_call else 'returned'} value: {_short(actual[:200])}"

@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from envs.judge.checkers import has_integers, infer_checker
+from envs.judge.checkers import INTEGER, as_bytes
 from envs.problem import Test
 
 MAX_STATEMENT_CHARS = 100_000
@@ -42,6 +42,9 @@ def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
 _NEEDS_CHECKER = {reason: _any_of(found) for reason, found in _PHRASES["freedoms"].items()}
 _SEVERAL_CONSTRUCTIONS = _any_of(_PHRASES["several constructions"])
 
+# An exponent alone (`1e5`) is no float: it is more often a name or a hexadecimal string.
+_FLOAT_WITH_POINT = re.compile(rb"[+-]?+(?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
+_PADDED_INTEGER = re.compile(rb"[+-]?+0[0-9]++")
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*+)(?:\.[0-9]*+)?")  # 0110 is a string
 
 # A decision, and an example that proves it: "If an appropriate input array exists, print YES,
@@ -125,8 +128,9 @@ def comparing_checker(statement: str, tests: Sequence[Test]) -> str:
     statement allows either case, or `tokens`.
     """
     outputs = [test.output for test in tests]
-    floats = infer_checker(outputs) == "floats"
-    tolerance = stated_tolerance(statement) if floats or has_integers(outputs) else None
+    floats = _any_token(_FLOAT_WITH_POINT, (output for output in outputs if "." in output))
+    integers = not floats and _any_token(INTEGER, outputs)
+    tolerance = stated_tolerance(statement) if floats or integers else None
     if tolerance is not None:
         # a right answer can differ by how far rounded expected outputs are off
         printed = printed_decimals(outputs)
@@ -137,10 +141,15 @@ def comparing_checker(statement: str, tests: Sequence[Test]) -> str:
         return "floats" if decimals is None or decimals < most_decimals(outputs) else "rounded"
     letters = any(char.isalpha() for output in outputs for char in output[:1000])
     any_case = letters and allows_any_case(statement)
-    padded = has_integers(outputs, padded=True)
-    if padded or (has_integers(outputs) and asks_for_digits(statement)):
+    padded = integers and _any_token(_PADDED_INTEGER, outputs)
+    if padded or (integers and asks_for_digits(statement)):
         return "text case=any" if any_case else "text"
     return "case_insensitive" if any_case else "tokens"
+
+
+def _any_token(pattern: re.Pattern[bytes], outputs: Iterable[str]) -> bool:
+    """Return whether a token of the expected outputs is of a kind."""
+    return any(any(map(pattern.fullmatch, as_bytes(output).split())) for output in outputs)
 
 
 # What a statement says about how an answer is compared.

@@ -28,7 +28,7 @@ from envs.problem import Problem
 from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.rows import RowFile, SizeLimits, converted, find_files, load_converter, watched
 from envs.tasks.stored import Entry, StoredProblems
-from envs.tasks.task import SPLITS, Task, TaskConfig
+from envs.tasks.task import SPLITS, Task, TaskConfig, task_config
 
 FILE_SHARES = {"test": 0.2, "tune": 0.1, "choose": 0.1}  # of a single file's problems; train: rest
 TRAIN_SHARES = {"tune": 0.02, "choose": 0.02}  # of train, if a data set has no validation split
@@ -116,8 +116,6 @@ def data_sets(config: TaskConfig) -> list[TaskConfig]:
 
     Raises ValueError naming the part that is wrong.
     """
-    from envs.tasks.task import task_config
-
     parts = []
     for number, text in enumerate(config.parts):
         try:

@@ -248,22 +248,18 @@ def cheap_earnings(strengths: Sequence[Strength]) -> dict[str, Any]:
     `earned` counts the problems that accept a program, and `mean_share` is the mean share of tests
     that it passes; both over the `compared` problems, which need no checker program.
     """
-    compared = [one for one in strengths if one.tests and one.cheap_passed is not None]
-    earned = dict.fromkeys(CHEAP_PROGRAMS, 0)
-    shares = dict.fromkeys(CHEAP_PROGRAMS, 0.0)
-    earned_by_any = 0
-    for strength in compared:
-        passed = dict(zip(CHEAP_PROGRAMS, strength.cheap_passed or (), strict=True))
-        earned_by_any += strength.tests in passed.values()
-        for name, count in passed.items():
-            earned[name] += count == strength.tests
-            shares[name] += (count or 0) / strength.tests / len(compared)
+    counts = [(one.tests, one.cheap_passed) for one in strengths if one.tests and one.cheap_passed]
+    earned, shares = {}, {}
+    for index, name in enumerate(CHEAP_PROGRAMS):
+        earned[name] = sum(passed[index] == tests for tests, passed in counts)
+        share = sum(((passed[index] or 0) / tests / len(counts) for tests, passed in counts), 0.0)
+        shares[name] = round(share, 4)
     return {
         "problems": len(strengths),
-        "compared": len(compared),
-        "earned_by_any": earned_by_any,
+        "compared": len(counts),
+        "earned_by_any": sum(tests in passed for tests, passed in counts),
         "earned": earned,
-        "mean_share": {name: round(share, 4) for name, share in shares.items()},
+        "mean_share": shares,
     }
 
 
@@ -294,35 +290,27 @@ def _accepts(problem: Problem, test: Test, output: str) -> bool:
     return check(problem.checker, test.output, output)[0]
 
 
-def _scripts(problem: Problem, shown: Sequence[Test]) -> list[CheapProgram]:
-    """Return the programs that read stdin."""
+def _scripts(problem: Problem, shown: Sequence[Test]) -> Iterator[CheapProgram]:
+    """Yield the programs that read stdin."""
+    source = "import sys\nsys.stdout.buffer.write({})\n".format
     constants = dict(_PRINTED)
     if problem.tests:
         constants["first output"] = problem.tests[0].output
     if shown:
         constants["longest sample output"] = max((test.output for test in shown), key=len)
-    programs = [
-        CheapProgram(name, _write(repr(text.encode())), _always(text))
-        for name, text in constants.items()
-    ]
-    echo = _write("sys.stdin.buffer.read()")
-    programs.append(CheapProgram("echo of the input", echo, lambda test: test.input))
+    for name, text in constants.items():
+        yield CheapProgram(name, source(repr(text.encode())), _always(text))
+    echo = source("sys.stdin.buffer.read()")
+    yield CheapProgram("echo of the input", echo, lambda test: test.input)
     if shown:
         table = {test.input: test.output for test in reversed(shown)}
         in_bytes = {text.encode(): output.encode() for text, output in table.items()}
-        source = _write(f"{in_bytes!r}.get(sys.stdin.buffer.read(), b'')")
-        programs.append(
-            CheapProgram("samples table", source, lambda test: table.get(test.input, ""))
-        )
-    return programs
+        looked_up = source(f"{in_bytes!r}.get(sys.stdin.buffer.read(), b'')")
+        yield CheapProgram("samples table", looked_up, lambda test: table.get(test.input, ""))
 
 
-def _write(expression: str) -> str:
-    return f"import sys\nsys.stdout.buffer.write({expression})\n"
-
-
-def _functions(problem: Problem, shown: Sequence[Test]) -> list[CheapProgram]:
-    """Return the programs that define the problem's function."""
+def _functions(problem: Problem, shown: Sequence[Test]) -> Iterator[CheapProgram]:
+    """Yield the programs that define the problem's function."""
     head = f"def {problem.fn_name}(*arguments):\n"
     constants: dict[str, Any] = dict(_RETURNED)
     with suppress(ValueError, RecursionError):
@@ -331,18 +319,14 @@ def _functions(problem: Problem, shown: Sequence[Test]) -> list[CheapProgram]:
         if shown:
             longest = max(shown, key=lambda test: len(test.output))
             constants["longest sample output"] = expected_value(problem, longest)
-    programs = []
     for name, value in constants.items():
         with suppress(ValueError, RecursionError):
             source = f"{head}    return {literal_text(value)}\n"
-            programs.append(CheapProgram(name, source, _always(encode(value))))
-    programs.append(
-        CheapProgram("echo of the input", f"{head}    return arguments[0]\n", _first_argument)
-    )
+            yield CheapProgram(name, source, _always(encode(value)))
+    yield CheapProgram("echo of the input", f"{head}    return arguments[0]\n", _first_argument)
     if shown:
         with suppress(ValueError, RecursionError):
-            programs.append(_table_function(problem, shown, head))
-    return programs
+            yield _table_function(problem, shown, head)
 
 
 def _table_function(problem: Problem, shown: Sequence[Test], head: str) -> CheapProgram:

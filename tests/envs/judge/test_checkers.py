@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from envs.judge.checkers import (
     check,
     comparable,
-    infer_checker,
     json_equal,
     literal_text,
     parse,
     python_equal,
 )
+from envs.problem import Test
 from envs.sandbox.inside.framing import decode, encode
+from envs.tasks.checker_rules import comparing_checker
 from tests.growth import growth, repeated
 
 EVERY = ["tokens", "text", "floats", "rounded", "case_insensitive", "call"]
@@ -89,7 +90,8 @@ def test_an_expected_value_that_is_no_json_cannot_be_compared(expected):
     ],
 )
 def test_inferred(outputs, checker):
-    assert infer_checker(outputs) == checker
+    tests = [Test("", output) for output in outputs]
+    assert comparing_checker("", tests) == checker
 
 
 @pytest.mark.parametrize("checker", EVERY)
