@@ -427,9 +427,17 @@ def parse_judge_arguments(
     """
     task = [word for word in argv if is_task_argument(word)]
     if wants_help(argv):
+        values = plain_task(task)
+        chosen, judge_values = CONF / "task" / f"{values['name']}.yaml", asdict(JudgeConfig())
+        sections = {
+            "task=NAME, a file of conf/task/": choice_lines(CONF / "task"),
+            f"Keys of task={values['name']}": yaml_lines(chosen, values, "task."),
+            "Keys of the judge": yaml_lines(CONF / "judge.yaml", judge_values, "judge."),
+        }
         with quiet_when_unread():
             print_help(schema)
-            print(*_help_lines(task), sep="\n")
+            for title, lines in sections.items():
+                print(f"\n{title}:", *lines, sep="\n")
         raise SystemExit(0)
     judge = [word.removeprefix("judge.") for word in argv if word.startswith("judge.")]
     own = [word for word in argv if not (word.startswith("judge.") or is_task_argument(word))]
@@ -438,16 +446,6 @@ def parse_judge_arguments(
     except ValueError as error:
         raise ValueError(f"judge.KEY=VALUE: {error}") from error
     return task_config([*task_defaults, *task]), parse_arguments(schema, own), judge_config
-
-
-def _help_lines(task: Sequence[str]) -> Iterator[str]:
-    """The tasks, the keys of the chosen one, and those of the judge."""
-    values = plain_task(task)
-    yield from ("", "task=NAME, a file of conf/task/:", *choice_lines(CONF / "task"))
-    yield from ("", f"Keys of task={values['name']}:")
-    yield from yaml_lines(CONF / "task" / f"{values['name']}.yaml", values, "task.")
-    yield from ("", "Keys of the judge:")
-    yield from yaml_lines(CONF / "judge.yaml", asdict(JudgeConfig()), "judge.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -220,16 +220,9 @@ def _opening(line: str) -> _Opening | None:
 
 
 def _joined(lines: Sequence[str], margin: str) -> str:
-    return (
-        "\n".join(_without_margin(line, margin) for line in lines) if margin else "\n".join(lines)
-    )
-
-
-def _without_margin(line: str, margin: str) -> str:
-    shared = 0
-    while shared < min(len(margin), len(line)) and line[shared] in " \t>":
-        shared += 1
-    return line[shared:]
+    """Return the lines as one text, each without its part of the margin."""
+    width = len(margin)
+    return "\n".join(line[:width].lstrip(" \t>") + line[width:] for line in lines)
 
 
 def _one_line_blocks(line: str) -> Iterator[Block]:

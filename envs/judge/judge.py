@@ -224,14 +224,14 @@ class JudgingSession:
 
     def finish(self) -> Iterator[tuple[int, Judgement]]:
         """Run programs once more that are still in doubt. Nothing may follow."""
-        for pending in self._execute(sorted(self._doubtful, key=_first_index)):
+        for pending in self._execute(sorted(self._doubtful, key=lambda one: min(one.waiting))):
             yield from pending.answers()
 
     def close(self) -> None:
         """Count and remember the judged programs, in the order of submission."""
         judge = self._judge
         judged = [(key, one, one.judgement) for key, one in self._programs.items() if one.judgement]
-        for key, pending, found in sorted(judged, key=lambda item: _first_index(item[1])):
+        for key, pending, found in sorted(judged, key=lambda item: min(item[1].waiting)):
             self._record(key, pending, found)
         on_disk = [
             ((judge.version, *key), CachedGrades(pending.reliable, pending.wall_s))
@@ -386,7 +386,3 @@ class JudgingSession:
             judge_version=self._judge.version,
         )
         return doubtful
-
-
-def _first_index(pending: PendingProgram) -> int:
-    return min(pending.waiting)

@@ -89,31 +89,29 @@ class VerdictCache:
 
     def get(self, key: Key) -> CachedGrades | None:
         """Return the stored grades of a program."""
-        with self._guarded():
-            if self._connection is not None:
-                row = _select(self._connection, _digest(key))
-                if row is not None:
-                    tests = {
-                        test: (Grade(Verdict(verdict), detail, output=output), cpu_s)
-                        for test, verdict, cpu_s, detail, output in json.loads(row[1])
-                    }
-                    return CachedGrades(tests, row[0])
+        with self._guarded() as connection:
+            if row := connection and _select(connection, _digest(key)):
+                tests = {
+                    test: (Grade(Verdict(verdict), detail, output=output), cpu_s)
+                    for test, verdict, cpu_s, detail, output in json.loads(row[1])
+                }
+                return CachedGrades(tests, row[0])
         return None
 
     def add(self, programs: Iterable[tuple[Key, CachedGrades]]) -> None:
         """Merge these grades into the stored ones, in one transaction."""
-        with self._guarded():
-            if self._connection is not None:
-                with self._connection:
-                    self._connection.execute("BEGIN IMMEDIATE")
+        with self._guarded() as connection:
+            if connection is not None:
+                with connection:
+                    connection.execute("BEGIN IMMEDIATE")
                     for key, grades in programs:
-                        _merge(self._connection, _digest(key), grades)
+                        _merge(connection, _digest(key), grades)
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guarded(self) -> Iterator[sqlite3.Connection | None]:
         with self._lock:
             try:
-                yield
+                yield self._connection
             except (OSError, sqlite3.Error, ValueError, TypeError) as error:
                 log.warning("%s: %s; the verdict cache is off", self.file, error)
                 self._connection = None

@@ -107,11 +107,6 @@ class Channel:
             yield piece
             length -= len(piece)
 
-    def read_into(self, file: int, length: int) -> None:
-        """Move a payload of `length` bytes to a file."""
-        for piece in self.pieces(length):
-            write_all(file, piece)
-
     def skip(self, length: int) -> None:
         """Drop a payload of any length, without memory for it."""
         for _ in self.pieces(length):

@@ -158,13 +158,6 @@ def program_header(limits: dict[str, Any], source: bytes) -> bytes:
     return marshal.dumps(limits | facts)
 
 
-def read_program_header(file: int) -> dict[str, Any]:
-    """Invert `program_header`: read a header from a file, and close the file."""
-    data = os.pread(file, os.lseek(file, 0, os.SEEK_END), 0)
-    os.close(file)
-    return marshal.loads(data)
-
-
 def compile_program(
     header: dict[str, Any], base_address_space: int
 ) -> types.CodeType | dict[str, Any]:
@@ -523,7 +516,8 @@ class Zygote:
 
     def _prepare(self, file: int) -> Program | dict[str, Any]:
         """Return the program in a file, ready but for its module; or the report of a refusal."""
-        header = read_program_header(file)
+        header = marshal.loads(os.pread(file, os.lseek(file, 0, os.SEEK_END), 0))
+        os.close(file)
         code = compile_program(header, self.base_address_space)
         if isinstance(code, dict):
             return code

@@ -263,7 +263,8 @@ class Server:
         """
         stdin, stdout = map(self._stream_file, STREAMS)
         stderr = StderrTail()
-        self.channel.read_into(stdin, length)
+        for piece in self.channel.pieces(length):
+            write_all(stdin, piece)
         os.lseek(stdin, 0, os.SEEK_SET)
         folder = self.confinement.folder if self._source is not None else None
         if folder is not None and self._source is not None:
@@ -284,7 +285,12 @@ class Server:
         if folder is not None:
             folder.clear(lambda: os.waitpid(template.fork(CLEANER, []), 0))
         stderr.drain()
-        refusal = self._refusal(status, limit_outcome, stderr.tail) if program else None
+        refusal = None  # why a process could not compile its program
+        if program and self.startup.refused:
+            refusal = report(self.startup.refused, stderr.tail)
+        elif program and not self.startup.begun:
+            timed_out = limit_outcome == "TIME_LIMIT"
+            refusal = crash_report(signal.SIGXCPU if timed_out else os.WTERMSIG(status))
         if refusal is not None:
             outcome = refusal["outcome"]
             self.channel.send(COMPILED, refusal)
@@ -373,15 +379,6 @@ class Server:
                     cpu_s += usage.ru_utime + usage.ru_stime
                     peak_kb = max(peak_kb, usage.ru_maxrss)
         return status, cpu_s, peak_kb << 10
-
-    def _refusal(self, status: int, limit_outcome: str, stderr: str) -> dict[str, Any] | None:
-        """Return the report of why a process could not compile its program; None if it could."""
-        if self.startup.begun:
-            return None
-        if self.startup.refused:
-            return report(self.startup.refused, stderr)
-        timed_out = limit_outcome == "TIME_LIMIT"
-        return crash_report(signal.SIGXCPU if timed_out else os.WTERMSIG(status))
 
     def _outcome(
         self, limits: dict[str, Any], status: int, peak_bytes: int, written: int, stderr: str
