@@ -17,22 +17,11 @@ from experiments.run_dir.interrupts import exit_on_interrupt
 def main() -> None:
     exit_on_interrupt("interrupted before the run began")  # before the imports that take a while
     gc.disable()  # until the imports are done, which leave next to nothing to collect
-    from envs.command_line import quiet_when_unread
-    from experiments.errors import UserError
-    from experiments.launch import INTERRUPTED, MISUSED, is_rank_zero
+    from experiments.errors import exit_with
     from experiments.run_dir.provenance import note_command_line
 
     note_command_line(sys.argv)
-    with quiet_when_unread():
-        try:
-            status = run(sys.argv[1:])
-        except UserError as error:
-            if is_rank_zero():
-                print(f"error: {error}", file=sys.stderr)
-            status = MISUSED
-        except KeyboardInterrupt:
-            status = INTERRUPTED
-    raise SystemExit(status)
+    exit_with(lambda: run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -169,7 +169,7 @@ def generate(parts: Parts, policy: Policy, seeds: int) -> Batches:
     """Return a policy's batches, of the same problems for each policy."""
     rollouts = parts.rollouts
     assert isinstance(rollouts, Rollouts)
-    rollouts.engine.sync(policy)
+    rollouts.responder.engine.sync(policy)
     rollouts.load_state_dict({"taken": 0})
     batches: Batches = []
     for step in range(1, seeds + 1):
@@ -353,15 +353,11 @@ def sections(found: pd.DataFrame, facts: Sequence[Sequence[str]], overrides: str
     columns = {f"norm: {s}": by[s][norms].mean(axis=1) for s in fresh}
     columns |= {f"on failures: {s}": part["rejected"] for s, part in by.items()}
     columns[f"between batches: {fresh[0]}"] = by[fresh[0]]["between batches"]
-    yield _table(pd.DataFrame(columns))
-
-
-def _table(columns: pd.DataFrame) -> str:
     rows = [
         [str(name), *("–" if math.isnan(x) else f"{x:.3g}".replace("-", "−") for x in values)]
-        for name, *values in columns.itertuples()
+        for name, *values in pd.DataFrame(columns).itertuples()
     ]
-    return markdown_table(["objective", *map(str, columns)], rows)
+    yield markdown_table(["objective", *columns], rows)
 
 
 if __name__ == "__main__":

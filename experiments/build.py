@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from envs.command_line import load_function
-from envs.problem import Environment, Problem
+from envs.problem import Environment
 from envs.tasks import open_task
 from envs.tasks.task import Task
 from experiments.config.checks import accepts_missing_logprobs
@@ -30,16 +30,10 @@ from experiments.policy.loading import check_lengths, check_tokens
 from experiments.replay.buffer import ReplayBuffer, check_source
 from experiments.replay.programs import JudgementCache, JudgingCosts, OfflinePrograms, ProgramFile
 from experiments.replay.sample_log import EarlierRun, FrozenBatches, check_same_settings
-from experiments.rollout.conversations import Dialogue, dialogue_of
+from experiments.rollout.conversations import dialogue_of
 from experiments.rollout.generate import Responder, overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
-from experiments.rollout.prompts import (
-    Prompts,
-    empty_split,
-    encode_prompts,
-    problem_facts,
-    problem_line,
-)
+from experiments.rollout.prompts import Prompts, problem_facts, problem_line, prompts_of
 from experiments.rollout.rewards import RewardShaping
 from experiments.rollout.rollouts import BatchSource, Rollouts
 from experiments.run_dir.ledger import Ledger
@@ -47,6 +41,8 @@ from experiments.run_dir.progress import Activity
 from experiments.run_dir.records import Records
 from experiments.runtime.base import SINGLE_PROCESS, Runtime, build_worker_parts
 from experiments.runtime.judges import Environments
+
+FACTS_OF_TASK = ("rows_read", "left_out", "first_left_out", "decontaminated")  # for run.json
 
 
 @runtime_checkable
@@ -163,9 +159,8 @@ def build(
         raise UserError(str(error)) from error
     activity.begin("encoding the prompts")
     tokenizer = loading.load_tokenizer(config.model)
-    train_prompts = _prompts(task.train, "train", task, tokenizer, config, config.steps > 0)
-    evaluated = getattr(task, config.eval.split)
-    eval_prompts = _prompts(evaluated, config.eval.split, task, tokenizer, config, True)
+    train_prompts = prompts_of("train", task, tokenizer, config, config.steps > 0)
+    eval_prompts = prompts_of(config.eval.split, task, tokenizer, config, True)
     largest = max(int(prompts.ids.max(initial=0)) for prompts in (train_prompts, eval_prompts))
     check_tokens(tokenizer, model_config, config.model.path, largest)
     activity.begin("loading the model")
@@ -183,26 +178,28 @@ def build(
         engines = runtime.size if runtime.local_engines else config.runtime.engines
         dialogue = dialogue_of(config, tokenizer, config.task.turns, engines)
         eval_dialogue = dialogue_of(config, tokenizer, config.eval_turns, engines)
-        observations = _observations_hash(dialogue or eval_dialogue)
-        digests = f"{train_prompts.digest} {eval_prompts.digest}"
-        judge, limit = environments.make(), config.task.max_response_tokens
-        assert limit is not None  # `resolve_defaults` has set it
-        facts = _describe(config, records, task, train_prompts, eval_prompts, environments, judge)
+        talks, digests = dialogue or eval_dialogue, f"{train_prompts.digest} {eval_prompts.digest}"
+        judge, limit = environments.make(), config.longest_response(1)
+        used = {"train": train_prompts.kept_problems} if config.steps else {}
+        used["eval"] = eval_prompts.kept_problems
+        facts = problem_facts(config, used, judge.version)
         records.describe(
             prompts_hash=hashlib.sha256(digests.encode()).hexdigest()[:16],
-            observations_hash=observations,
+            observations_hash=talks and talks.digest,
             engine=worker.engine.description,
+            data_hash=task.data_hash,
+            judge_version=judge.version,
+            sandbox={"name": environments.name, "strength": environments.strength},
+            train_problems=len(train_prompts),
+            eval_problems=len(eval_prompts),
+            task={fact: getattr(task, fact) for fact in FACTS_OF_TASK},
+            **facts,
         )
-        responder = Responder(
-            engine=worker.engine,
-            judge=judge,
-            tokenizer=tokenizer,
-            reward=config.task.reward,
-            overlap=overlaps(config),
-            ledger=ledger,
-            activity=activity,
-            dialogue=dialogue,
+        records.problems(
+            {"problem": p.problem.name, "prompt": task.prompt(p.problem)} for p in eval_prompts
         )
+        given = (worker.engine, judge, tokenizer, config.task.reward, overlaps(config))
+        responder = Responder(*given, ledger, activity, dialogue)
         untimed = replace(responder, ledger=None)  # phases of evaluations and of the reference
         sampling = Sampling(limit, config.train.temperature)
         cache = Path(config.output_dir) / ".cache"
@@ -220,14 +217,10 @@ def build(
         model, info = config.model, records.info
         facts_of_base = [info[fact] for fact in ("policy", "versions", "hardware")]
         facts_of_base += [model.device, model.dtype, model.threads, config.engine.batch_size]
+        engine, talks = worker.eval_engine, eval_dialogue
         evaluation = Evaluation(
             prompts=eval_prompts,
-            responder=replace(
-                untimed,
-                engine=worker.eval_engine,
-                judge=environments.make(),
-                dialogue=eval_dialogue,
-            ),
+            responder=replace(untimed, engine=engine, judge=environments.make(), dialogue=talks),
             sampling=Sampling(limit, config.eval.temperature, config.eval.top_p),
             samples=config.eval.samples,
             seed=config.seed,
@@ -270,9 +263,10 @@ def _rollouts(
 ) -> BatchSource:
     """Open a run's batch source. Raises UserError if a stored source does not fit."""
     ledger, judge, tokenizer = learner.ledger, responder.judge, responder.tokenizer
+    dialogue = responder.dialogue
     runs = [Path(run) for run in config.replay.from_runs]
     for run in runs:
-        check_same_settings(run, config, _observations_hash(responder.dialogue))
+        check_same_settings(run, config, dialogue.digest if dialogue else None)
     missing_logprobs = accepts_missing_logprobs(config, learner.algorithm.needs)
     if config.replay.frozen:
         costs = JudgingCosts(ledger, "replayed_programs")
@@ -282,112 +276,24 @@ def _rollouts(
         # A judge of its own: hits of the cache on disk are not in the run's counters.
         folder = Path(config.output_dir) / ".cache" / "offline"
         cache = JudgementCache(folder, environments.make(), ledger)
+    reward = config.task.reward
+    stored: dict[str, Any] = {"tokenizer": tokenizer, "reward": reward}
+    stored |= {"max_tokens": sampling.max_tokens, "format_response": task.response}
     if config.train.offline_share:
-        offline = OfflinePrograms(
-            cache,
-            tokenizer,
-            config.task.reward,
-            sampling.max_tokens,
-            config.train.offline_per_problem,
-            task.response,
-            JudgingCosts(ledger, "offline_programs"),
-        )
+        count, costs = config.train.offline_per_problem, JudgingCosts(ledger, "offline_programs")
+        offline = OfflinePrograms(cache, per_problem=count, costs=costs, **stored)
     if config.train.replay_share:
-        sources: list[EarlierRun | ProgramFile] = [
-            EarlierRun(run, judge.version, config.task.reward) for run in runs
+        replayed: list[EarlierRun | ProgramFile] = [
+            EarlierRun(run, judge.version, reward) for run in runs
         ]
-        sources += [
-            ProgramFile(
-                Path(file),
-                judgement_cache=cache,
-                tokenizer=tokenizer,
-                reward=config.task.reward,
-                max_tokens=sampling.max_tokens,
-                format_response=task.response,
-                needs_logps=not missing_logprobs,
-            )
+        needs_logps = not missing_logprobs
+        replayed += [
+            ProgramFile(Path(file), judgement_cache=cache, needs_logps=needs_logps, **stored)
             for file in config.replay.files
         ]
-        for source in sources:
+        for source in replayed:
             check_source(source, prompts)
-        replay = ReplayBuffer(
-            config.replay,
-            config.task.reward,
-            lambda: learner.policy.version,
-            JudgingCosts(ledger, "replayed_programs"),
-            sources,
-        )
-    return Rollouts(
-        config,
-        prompts,
-        responder,
-        records.folder.name,
-        sampling=sampling,
-        ledger=ledger,
-        offline=offline,
-        replay=replay,
-        replay_until=learner.algorithm.replay_until,
-    )
-
-
-def _describe(
-    config: RunConfig,
-    records: Records,
-    task: Task,
-    train: Prompts,
-    evaluated: Prompts,
-    environments: Environments,
-    judge: Environment,
-) -> dict[str, Any]:
-    """Record data, judge and sandbox in run.json; return the facts on the problems in use."""
-    used = {"train": train.kept_problems} if config.steps else {}
-    used["eval"] = evaluated.kept_problems
-    facts = problem_facts(config, used, judge.version)
-    records.describe(
-        data_hash=task.data_hash,
-        judge_version=judge.version,
-        sandbox={"name": environments.name, "strength": environments.strength},
-        train_problems=len(train),
-        eval_problems=len(evaluated),
-        task={
-            "rows_read": task.rows_read,
-            "left_out": dict(task.left_out),
-            "first_left_out": task.first_left_out,
-            "decontaminated": task.decontaminated,
-        },
-        **facts,
-    )
-    names = ({"problem": p.problem.name, "prompt": task.prompt(p.problem)} for p in evaluated)
-    records.problems(names)
-    return facts
-
-
-def _prompts(
-    problems: Sequence[Problem],
-    split: str,
-    task: Task,
-    tokenizer: PreTrainedTokenizerBase,
-    config: RunConfig,
-    needed: bool,
-) -> Prompts:
-    """Encode a split's prompts and count those over the limit.
-
-    Raises UserError if some are `needed` and none is left.
-    """
-    prompts, dropped = encode_prompts(
-        problems, task, tokenizer, config.task, config.model.chat_args
-    )
-    if dropped:
-        limit = config.task.max_prompt_tokens
-        task.left_out[f"prompt over task.max_prompt_tokens={limit}"] += dropped
-    if needed and not prompts:
-        raise UserError(empty_split(split, prompts, task, config))
-    return prompts
-
-
-def _observations_hash(dialogue: Dialogue | None) -> str | None:
-    """Return 16 hex digits over the texts of observations; None without conversations."""
-    if dialogue is None:
-        return None
-    text = f"{dialogue.feedback.digest} {dialogue.encoder.digest}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+        version, costs = lambda: learner.policy.version, JudgingCosts(ledger, "replayed_programs")
+        replay = ReplayBuffer(config.replay, reward, version, costs, replayed)
+    name, until = records.folder.name, learner.algorithm.replay_until
+    return Rollouts(config, prompts, responder, name, sampling, ledger, offline, replay, until)

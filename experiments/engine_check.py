@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -75,34 +75,27 @@ def mismatch(
     )
 
 
-class Scored(NamedTuple):
-    """A response with the engine's log-probs, and whether each token is its own; None: all are."""
-
-    tokens: Sequence[int]
-    logps: Sequence[float]
-    own: list[bool] | None = None
+# Tokens of a response, the engine's log-probs, and whether each is its own; None: all are
+Scored = tuple[Sequence[int], Sequence[float], list[bool] | None]
 
 
+@dataclass
 class LogprobCheck:
     """Checks the rollout engine at the first step, and every `engine.logprob_check_every` steps.
 
     A check waits until the engine holds the learner's weights.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        engine: Engine,
-        learner: Learner,
-        prompts: Sequence[PromptedProblem],
-    ) -> None:
-        limit = config.task.max_response_tokens
-        assert limit is not None  # `resolve_defaults` has set it
-        self.engine, self.learner, self.prompts = engine, learner, prompts
-        self.every = config.engine.logprob_check_every
-        self.samples = config.engine.logprob_check_samples
-        self.bound = config.engine.logprob_check_bound or BOUNDS[config.model.dtype]
-        self.sampling = Sampling(limit, config.train.temperature)
+    config: RunConfig
+    engine: Engine
+    learner: Learner
+    prompts: Sequence[PromptedProblem]
+
+    def __post_init__(self) -> None:
+        config, settings = self.config, self.config.engine
+        self.every, self.samples = settings.logprob_check_every, settings.logprob_check_samples
+        self.bound = settings.logprob_check_bound or BOUNDS[config.model.dtype]
+        self.sampling = Sampling(config.longest_response(1), config.train.temperature)
         self.seed = config.seed
         self._last: int | None = None
 
@@ -131,13 +124,13 @@ class LogprobCheck:
         own = [sample for sample in samples if sample.fresh and sample.origin.version == version]
         own = own[:: max(1, len(own) // self.samples)][: self.samples]  # of all groups
         prompts = [sample.prompt for sample in own]
-        responses = [Scored(sample.tokens, sample.logps or (), sample.own) for sample in own]
+        responses: list[Scored] = [(s.tokens, s.logps or (), s.own) for s in own]
         if not own:
             prompts = stream(self.seed, "mismatch", step).choices(self.prompts, k=self.samples)
             seeds = [[seed_for(self.seed, "mismatch", step, i)] for i in range(self.samples)]
             request = Request([prompt.tokens for prompt in prompts], seeds, self.sampling)
             groups = self.engine.generate(request)
-            responses = [Scored(one.tokens, one.logps) for group in groups for one in group]
+            responses = [(one.tokens, one.logps, None) for group in groups for one in group]
         tokens, engine_logp = _packed(self.learner, prompts, range(len(prompts)), responses)
         learner_logp, base_logp = self.learner.logp(tokens)[tokens.own].cpu(), None
         if self.learner.reference is not None:
@@ -202,7 +195,7 @@ def kl_to_base(
     responder = replace(responder, judge=judge, overlap=False)
     _, generated = responder.respond(prompts, seeds, check.sampling, Origin("policy", step=step))
     rows = [row for row, group in enumerate(seeds) for _ in group]
-    responses = [Scored(one.tokens, one.logps or (), one.own) for one in generated]
+    responses: list[Scored] = [(s.tokens, s.logps or (), s.own) for s in generated]
     tokens, engine_logp = _packed(learner, prompts, rows, responses)
     logp, ref_logp = learner.logp(tokens), learner.ref_logp(tokens)
     divergence = float(masked_sum(kl(logp, ref_logp, "k3"), tokens.own).mean())
@@ -217,13 +210,8 @@ def _packed(
     responses: Sequence[Scored],
 ) -> tuple[Tokens, torch.Tensor]:
     """Return responses for the learner, and the engine's log-probs of their own tokens."""
-    tokens = Tokens.pack(
-        [prompt.tokens for prompt in prompts],
-        prompt_of,
-        [response.tokens for response in responses],
-        learner.pad,
-        learner.model.device,
-        [response.own for response in responses],
-    )
-    logps = pad_rows([response.logps for response in responses], tokens.mask)
-    return tokens, logps[tokens.own].cpu()
+    texts = [prompt.tokens for prompt in prompts]
+    rows, logps, own = zip(*responses, strict=True)
+    pad, device = learner.pad, learner.model.device
+    tokens = Tokens.pack(texts, prompt_of, rows, pad, device, own)
+    return tokens, pad_rows(logps, tokens.mask)[tokens.own].cpu()

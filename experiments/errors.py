@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from envs.command_line import parse_arguments, quiet_when_unread
 from envs.sandbox.base import SandboxError
 
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130  # exit statuses
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -41,12 +43,38 @@ def is_full(error: BaseException) -> bool:
     return any(f"(os error {code})" in str(error) for code in DISK_FULL)
 
 
-def command(options: type[Any], main: Callable[[Any], int | None]) -> None:
-    """Call `main` with the key=value arguments of the command line, and exit."""
+def is_rank_zero() -> bool:
+    """Whether this process prints for the run: rank 0, or the only process."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def exit_with(act: Callable[[], int | None], interrupted: str = "") -> NoReturn:
+    """End the process with the status that `act` returns, or after a UserError in one line.
+
+    `interrupted`: what to print after Ctrl-C.
+    """
+    status: int | None
     with quiet_when_unread():
         try:
-            given = parse_arguments(options, sys.argv[1:], doc=sys.modules["__main__"].__doc__)
-            sys.exit(main(given))
-        except (UserError, ValueError) as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(2)
+            status = act()
+        except UserError as error:
+            if is_rank_zero():
+                print(f"error: {error}", file=sys.stderr)
+            status = MISUSED
+        except KeyboardInterrupt:
+            print(interrupted, end="\n" * bool(interrupted))
+            status = INTERRUPTED
+    sys.exit(status)
+
+
+def command(options: type[Any], main: Callable[[Any], int | None]) -> NoReturn:
+    """Call `main` with the key=value arguments of the command line, and exit."""
+
+    def act() -> int | None:
+        try:
+            doc = sys.modules["__main__"].__doc__
+            return main(parse_arguments(options, sys.argv[1:], doc=doc))
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+    exit_with(act)

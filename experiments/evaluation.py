@@ -18,8 +18,8 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,31 +37,25 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("algorithms", "envs", "experiments")  # their code is part of the cache key
 
 Row = dict[str, Any]  # of evals.parquet
+Streams = tuple[object, ...]  # name of the random streams of an evaluation
+EVAL: Streams = ("eval",)
 
 
+@dataclass(frozen=True)
 class Evaluation:
     """Evaluates the trained weights; `responder` has their engine, and times no phases."""
 
-    def __init__(
-        self,
-        prompts: Sequence[PromptedProblem],
-        responder: Responder,
-        sampling: Sampling,
-        samples: int,
-        seed: int,
-        ledger: Ledger,
-        base_judge: Callable[[], Environment],
-        cache: Path,
-        facts: object,
-    ) -> None:
-        """`samples`: of a problem. `sampling`: the main one, at `eval.temperature`.
-
-        `base_judge` makes judges for the base, so that the other's state is the same whether an
-        evaluation is computed or read. `facts`: of model and machine, part of the key in `cache`.
-        """
-        self.prompts, self.responder, self.sampling = prompts, responder, sampling
-        self.samples, self.seed, self.ledger = samples, seed, ledger
-        self.base_judge, self.cache, self.facts = base_judge, cache, facts
+    prompts: Sequence[PromptedProblem]
+    responder: Responder
+    sampling: Sampling  # the main one, at `eval.temperature`
+    samples: int  # of a problem
+    seed: int
+    ledger: Ledger
+    # makes judges for the base, so that the other's state is the same whether its evaluation is
+    # computed or read
+    base_judge: Callable[[], Environment]
+    cache: Path
+    facts: object  # of model and machine, part of the key in `cache`
 
     def rows(
         self, step: int, progress: Callable[[int], None], temperature: float | None = None
@@ -72,35 +66,33 @@ class Evaluation:
         `eval.temperature`. A sample with an infrastructure error keeps its INFRA_ERROR row; metrics
         leave it out.
         """
+        sampling, streams = self.sampling, EVAL
+        if temperature is not None:
+            sampling = replace(sampling, temperature=temperature)
+            streams = ("eval", "temperature", temperature)
+        evaluate = partial(self._evaluate, step, progress, sampling, streams)
         with self.ledger.phase("evaluate"):
-            if step == 0:
-                return self._base_rows(progress, temperature)
-            rows = self._evaluate(step, self.responder, progress, temperature)
-            recalled_s = self.responder.judge.stats.recalled_s
-            self.ledger.charge_recalled("evaluate", recalled_s)
+            if step:
+                rows = evaluate(self.responder)
+                self.ledger.charge_recalled("evaluate", self.responder.judge.stats.recalled_s)
+                return rows, None
+            begin, judge = time.monotonic(), self.base_judge()
+            file = self._cache_file(judge.version, sampling, streams)
+            with suppress(OSError, ValueError):
+                cached = json.loads(file.read_text())
+                self.ledger.charge("evaluate", cached["seconds"] - (time.monotonic() - begin))
+                return cached["rows"], file
+            rows = evaluate(replace(self.responder, judge=judge))
+            self.ledger.charge("evaluate", judge.stats.recalled_s)
+            certain = not any(row["verdict"] == Verdict.INFRA_ERROR for row in rows)
+            if certain and not judge.stats.by_wall_time:
+                with suppress(OSError):  # only later runs would read the file
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    seconds = time.monotonic() - begin + judge.stats.recalled_s
+                    replace_file(file, json.dumps({"seconds": seconds, "rows": rows}))
             return rows, None
 
-    def _base_rows(
-        self, progress: Callable[[int], None], temperature: float | None
-    ) -> tuple[list[Row], Path | None]:
-        begin, judge = time.monotonic(), self.base_judge()
-        file = self._cache_file(judge.version, temperature)
-        with suppress(OSError, ValueError):
-            cached = json.loads(file.read_text())
-            self.ledger.charge("evaluate", cached["seconds"] - (time.monotonic() - begin))
-            return cached["rows"], file
-        rows = self._evaluate(0, replace(self.responder, judge=judge), progress, temperature)
-        recalled_s = judge.stats.recalled_s
-        self.ledger.charge("evaluate", recalled_s)
-        certain = not any(row["verdict"] == Verdict.INFRA_ERROR for row in rows)
-        if certain and not judge.stats.by_wall_time:
-            with suppress(OSError):  # only later runs would read the file
-                file.parent.mkdir(parents=True, exist_ok=True)
-                seconds = time.monotonic() - begin + recalled_s
-                replace_file(file, json.dumps({"seconds": seconds, "rows": rows}))
-        return rows, None
-
-    def _cache_file(self, judge_version: str, temperature: float | None) -> Path:
+    def _cache_file(self, judge_version: str, sampling: Sampling, streams: Streams) -> Path:
         prompts = hashlib.sha256()
         for prompt in self.prompts:
             problem = prompt.problem
@@ -110,8 +102,8 @@ class Evaluation:
         key = {
             "engine": self.responder.engine.description,
             "prompts": prompts.hexdigest(),
-            "sampling": (self.samples, self._sampling(temperature)),
-            "further": temperature is not None,  # its random streams are others
+            "sampling": (self.samples, sampling),
+            "streams": streams,
             "dialogue": dialogue and (dialogue.identity, dialogue.encoder.digest),
             "seed": self.seed,
             "judge": judge_version,
@@ -121,28 +113,21 @@ class Evaluation:
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         return self.cache / f"{name}.json"
 
-    def _sampling(self, temperature: float | None) -> Sampling:
-        return (
-            self.sampling
-            if temperature is None
-            else replace(self.sampling, temperature=temperature)
-        )
-
     def _evaluate(
         self,
         step: int,
-        responder: Responder,
         progress: Callable[[int], None],
-        temperature: float | None,
+        sampling: Sampling,
+        streams: Streams,
+        responder: Responder,
     ) -> list[Row]:
         n, prompts = self.samples, list(self.prompts)  # read from their store once
-        purpose = ("eval",) if temperature is None else ("eval", "temperature", temperature)
         seeds = [
-            [seed_for(self.seed, *purpose, step, row, i) for i in range(n)]
+            [seed_for(self.seed, *streams, step, row, i) for i in range(n)]
             for row in range(len(prompts))
         ]
         completions, samples = responder.respond(
-            prompts, seeds, self._sampling(temperature), Origin("policy", step=step), progress
+            prompts, seeds, sampling, Origin("policy", step=step), progress
         )
         by_turn: Sequence[Row] = [{}] * len(samples)
         if responder.dialogue:
@@ -221,10 +206,6 @@ def pass_at_each(ks: Sequence[int], rows: Sequence[Row]) -> dict[int, float]:
             by_problem.setdefault(row["problem"], []).append(row["verdict"] == Verdict.ACCEPTED)
     scores = {}
     for k in ks:
-        estimates = [
-            pass_at_k(len(accepted), sum(accepted), k)
-            for accepted in by_problem.values()
-            if len(accepted) >= k
-        ]
+        estimates = [pass_at_k(len(a), sum(a), k) for a in by_problem.values() if len(a) >= k]
         scores[k] = statistics.fmean(estimates) if estimates else float("nan")
     return scores

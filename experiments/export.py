@@ -10,10 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
-from experiments.config import parse
-from experiments.config.composition import recorded_values
+from experiments.config.composition import recorded_config
 from experiments.errors import UserError, command
 from experiments.policy import loading, lora
 from experiments.policy.policy import copy_weights, frozen_copy
@@ -29,7 +26,7 @@ class Options:
 
 def export(run: Path, out: Path) -> None:
     """Write model and tokenizer to `out`. Raises UserError."""
-    config = parse(OmegaConf.create(recorded_values(run, f"run={run}"))).model
+    config = recorded_config(run, f"run={run}").model
     steps = json.loads((run / "run.json").read_text()).get("checkpoints")
     if config.adapter != "lora" or not steps:
         raise UserError(f"run={run}: it has no checkpoint of an adapter")

@@ -28,6 +28,7 @@ from pydantic import NonNegativeInt
 from rich.progress import track
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     AutoTokenizer,
     GenerationConfig,
@@ -39,20 +40,7 @@ from transformers import (
 
 from envs.judge.grading import exception_text
 from envs.problem import Judgement, Problem, Test, Verdict
-from envs.tasks.mini import (
-    MINI,
-    MINI_LONG,
-    PROBLEM_SETS,
-    TIME_LIMIT_S,
-    Draft,
-    Part,
-    ProblemSet,
-    compositions,
-    draft,
-    render,
-    run_own,
-    sample,
-)
+from envs.tasks import mini
 from envs.tasks.prompts import TEMPLATES, Feedback
 from experiments.errors import UserError, command
 from experiments.rollout.conversations import ObservationEncoder, observation_text
@@ -132,7 +120,7 @@ class Noise:
         default_factory=lambda: {"easy": 0.3, "medium": 0.4, "hard": 0.3}
     )
 
-    def mistakes(self, drawn: Draft, rng: random.Random) -> dict[int, int]:
+    def mistakes(self, drawn: mini.Draft, rng: random.Random) -> dict[int, int]:
         """{slot: index of the part's mistake} of the slots that go wrong."""
         wrong: dict[int, int] = {}
         for slot, part in enumerate(drawn.parts):
@@ -142,7 +130,7 @@ class Noise:
 
 
 # A program of the longer problems has twice the parts, so each is right more often.
-NOISE = {MINI: Noise((0.65, 0.42, 0.18)), MINI_LONG: Noise((0.8, 0.6, 0.4))}
+NOISE = {mini.MINI: Noise((0.65, 0.42, 0.18)), mini.MINI_LONG: Noise((0.8, 0.6, 0.4))}
 
 
 class Corpus(Iterator[Conversation]):
@@ -151,31 +139,31 @@ class Corpus(Iterator[Conversation]):
     The state of `rng` is the position in them.
     """
 
-    def __init__(self, problem_set: ProblemSet, seed: int) -> None:
-        name = "nano" if problem_set is MINI else f"nano/{problem_set.name}"
+    def __init__(self, problem_set: mini.ProblemSet, seed: int) -> None:
+        name = "nano" if problem_set is mini.MINI else f"nano/{problem_set.name}"
         self.rng = random.Random(f"{name}/{seed}")
         self.families = problem_set.families
         self.noise = NOISE[problem_set]
-        self._cells: dict[tuple[str, str], list[tuple[Part, ...]]] = {
+        self._cells: dict[tuple[str, str], list[tuple[mini.Part, ...]]] = {
             (family.name, tier): [] for family in self.families for tier in self.noise.tiers
         }
         for family in self.families:
-            for parts in compositions(problem_set, family, "train"):
+            for parts in mini.compositions(problem_set, family, "train"):
                 self._cells[family.name, family.tier(parts)].append(parts)
 
     def __next__(self) -> Conversation:
         drawn, shown = self.draw()
         program = drawn.program(self.rng, self.noise.mistakes(drawn, self.rng))
-        return Conversation(render(drawn.statement, (shown,)), (program,))
+        return Conversation(mini.render(drawn.statement, (shown,)), (program,))
 
-    def draw(self) -> tuple[Draft, Test]:
+    def draw(self) -> tuple[mini.Draft, Test]:
         """Draw a problem, and the test that its statement shows."""
         rng, tiers = self.rng, self.noise.tiers
         while True:
             family = rng.choice(self.families)
             tier = rng.choices(list(tiers), list(tiers.values()))[0]
-            drawn = draft(rng, family, rng.choice(self._cells[family.name, tier]))
-            shown = sample(drawn, rng, drawn.program(rng))
+            drawn = mini.draft(rng, family, rng.choice(self._cells[family.name, tier]))
+            shown = mini.sample(drawn, rng, drawn.program(rng))
             if shown is not None:
                 return drawn, shown
 
@@ -198,7 +186,7 @@ class FeedbackCorpus(Corpus):
 
     def __init__(self, seed: int, encoder: ObservationEncoder) -> None:
         """`encoder`: of the model that learns from them; it decides how long an observation is."""
-        super().__init__(MINI, seed)
+        super().__init__(mini.MINI, seed)
         self.rng = random.Random(f"nano/feedback/{seed}")
         self.encoder = encoder
         template = TEMPLATES / "feedback_mini.jinja"
@@ -218,9 +206,10 @@ class FeedbackCorpus(Corpus):
             observations.append(observation_text(self.encoder, feedback, problem, judged))
             mistakes = self._next(drawn, mistakes)
             answers.append(drawn.version(style, mistakes))
-        return Conversation(render(drawn.statement, (shown,)), tuple(answers), tuple(observations))
+        prompt = mini.render(drawn.statement, (shown,))
+        return Conversation(prompt, tuple(answers), tuple(observations))
 
-    def _next(self, drawn: Draft, mistakes: dict[int, int]) -> dict[int, int]:
+    def _next(self, drawn: mini.Draft, mistakes: dict[int, int]) -> dict[int, int]:
         """Return the mistakes of the next version."""
         left: dict[int, int] = {}
         for slot, part in enumerate(drawn.parts):
@@ -230,14 +219,14 @@ class FeedbackCorpus(Corpus):
         return left
 
 
-def public_problem(drawn: Draft, shown: Test) -> Problem:
+def public_problem(drawn: mini.Draft, shown: Test) -> Problem:
     """The problem with the test that its statement shows, alone."""
     return Problem(
         name=drawn.statement,
         statement=drawn.statement,
         samples=(shown,),
         tests=(shown,),
-        time_limit_s=TIME_LIMIT_S,
+        time_limit_s=mini.TIME_LIMIT_S,
         in_order=True,
     )
 
@@ -247,7 +236,7 @@ def judgement(problem: Problem, program: str) -> Judgement:
     [test] = problem.tests
     verdict, output, exception = Verdict.WRONG_ANSWER, "", ""
     try:
-        output = run_own(program, test.input)
+        output = mini.run_own(program, test.input)
     except Exception:
         verdict = Verdict.RUNTIME_ERROR
         # A submitted program has this name in the sandbox.
@@ -330,10 +319,7 @@ def pretrain(out: Path, recipe: Recipe) -> None:
     model = new_model(recipe, tokenizer)
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
-    groups: list[dict[str, Any]] = [
-        {"params": matrices, "weight_decay": 0.05},
-        {"params": vectors},
-    ]
+    groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": 0.05}, {"params": vectors}]
     optimizer = torch.optim.AdamW(
         groups, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, foreach=True
     )
@@ -378,7 +364,7 @@ def corpus_and_tokenizer(recipe: Recipe) -> tuple[Corpus, PreTrainedTokenizerBas
         tokenizer = AutoTokenizer.from_pretrained(ROOT / recipe.tokenizer)
     if recipe.task == "mini_feedback":
         return FeedbackCorpus(recipe.seed, observation_encoder(tokenizer)), tokenizer
-    corpus = Corpus(PROBLEM_SETS[recipe.task], recipe.seed)
+    corpus = Corpus(mini.PROBLEM_SETS[recipe.task], recipe.seed)
     if tokenizer is None:
         first = list(islice(corpus, recipe.tokenizer_texts))
         tokenizer = train_tokenizer("\n".join((one.prompt, *one.answers)) for one in first)
@@ -462,13 +448,9 @@ def batches(
     batches = []
     for start in range(0, len(rows), size):
         chunk = rows[start : start + size]
-        width = max(len(ids) for ids, _ in chunk)
-        tokens = torch.full((len(chunk), width), tokenizer.pad_token_id)
-        mask = torch.zeros(len(chunk), width, dtype=torch.bool)
-        for row, (ids, own) in enumerate(chunk):
-            tokens[row, : len(ids)] = torch.tensor(ids)
-            mask[row, : len(ids)] = torch.tensor(own)
-        batches.append((tokens, mask))
+        ids, own = ([torch.tensor(row[part]) for row in chunk] for part in (0, 1))
+        tokens = pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_token_id)
+        batches.append((tokens, pad_sequence(own, batch_first=True)))
     return [batches[index] for index in torch.randperm(len(batches))]
 
 

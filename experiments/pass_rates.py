@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from omegaconf import OmegaConf
 
 from algorithms.base import Share
 from envs.problem import Verdict
 from envs.tasks import open_task
 from envs.tasks.stored import statement_hash
-from experiments.config import parse
-from experiments.config.composition import recorded_values
+from experiments.config.composition import recorded_config
 from experiments.errors import command
 
 
@@ -39,7 +37,7 @@ def main(options: Options) -> None:
     """Write the table: a row for each problem, by name."""
     found = []
     for folder in map(Path, options.runs.split(",")):
-        config = parse(OmegaConf.create(recorded_values(folder, f"runs={folder}")))
+        config = recorded_config(folder, f"runs={folder}")
         evals = pd.read_parquet(folder / "evals.parquet")
         evals = evals[(evals.step == evals.step.max()) & (evals.verdict != Verdict.INFRA_ERROR)]
         problems = getattr(open_task(config.task), config.eval.split)

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,26 +24,25 @@ from typing import Annotated, Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BeforeValidator, PositiveInt
 
+from envs.caching import cache_root
 from envs.command_line import CONF, parse_arguments
 from experiments.config.checks import parse
 from experiments.config.composition import config_of, is_finished, jobs_of
+from experiments.config.preflight import check_before_start, resolve_defaults
 from experiments.config.schema import RunConfig
-from experiments.errors import UserError
-from experiments.gpus import ANY_GPU, claim_gpu, visible_gpus
-from experiments.launch import FAILED, INTERRUPTED, run_alone, torchrun_ranks
-from experiments.run_dir.atomic_files import check_unlocked
-from experiments.run_dir.interrupts import (
-    exit_on_interrupt,
-    interrupt,
-    raise_interrupts,
-    terminate_with_parent,
-)
+from experiments.errors import FAILED, INTERRUPTED, UserError
+from experiments.launch import check_launch, run_alone, run_one, torchrun_ranks
+from experiments.run_dir import interrupts
+from experiments.run_dir.atomic_files import check_unlocked, lock
 
 Again = Literal["never", "always"]  # whether runs that were made before begin anew
 ROOT = Path(__file__).resolve().parents[1]
 WORKER_VARIABLE = "SPO_BENCH_WORKER"  # set for the processes of jobs that run at once
 RESUMES = "interrupted; the same command resumes"
 PAUSE_S = 0.3
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+ANY_GPU = ("auto", "cuda")  # values of `model.device` that take any GPU
+_claimed: list[int] = []  # this process's lock of a GPU, which ends with it
 TAKES = {  # what a job takes from the run folder of another one → overrides
     "weights_of": ['model.path="{}/checkpoints/final"'],
     "rollouts_of": ['replay.from_runs=["{}"]', "replay.frozen=true"],
@@ -73,25 +73,19 @@ class Job:
     end: End = End("not run")
 
 
+@dataclass
 class Runner:
     """Runs jobs, in their order, as they become ready."""
 
-    def __init__(
-        self,
-        jobs: Sequence[Job],
-        workers: int = 0,
-        again: Again = "never",
-        live: bool = False,
-        after: Callable[[Job], list[Job]] = lambda job: [],
-    ) -> None:
-        """`workers`: processes at once, whose output goes to files; 0: jobs run in this process.
+    jobs: list[Job]
+    workers: int = 0  # processes at once, whose output goes to files; 0: jobs run in this process
+    again: Again = "never"
+    live: bool = False  # jobs show responses
+    # called for each job that has ended; returns further jobs
+    after: Callable[[Job], list[Job]] = lambda job: []
 
-        `live`: they show responses. `after` is called for each job that has ended, and returns
-        further jobs.
-        """
-        self.jobs, self.workers, self.again = list(jobs), workers, again
-        self.live, self.after = live, after
-        self.waiting = list(jobs)
+    def __post_init__(self) -> None:
+        self.waiting = list(self.jobs)
         self.running: dict[Job, subprocess.Popen] = {}
 
     def run(self) -> None:
@@ -99,7 +93,7 @@ class Runner:
 
         The first interrupt asks the running jobs to end, a second one hurries, a third one kills.
         """
-        raise_interrupts()
+        interrupts.raise_interrupts()
         try:
             while self.waiting or self.running:
                 for job, process in list(self.running.items()):
@@ -109,7 +103,8 @@ class Runner:
                 for job in list(self.waiting):
                     if len(self.running) >= max(self.workers, 1):
                         break
-                    if self._is_ready(job):
+                    parents = job.parents.values()
+                    if not any(p in self.waiting or p in self.running for p in parents):
                         self.waiting.remove(job)
                         self._begin(job)
                 if self.workers:
@@ -121,10 +116,6 @@ class Runner:
             for job in self.running:
                 job.end = state(job.config)
             raise
-
-    def _is_ready(self, job: Job) -> bool:
-        """Whether the job's parents have ended."""
-        return not any(p in self.waiting or p in self.running for p in job.parents.values())
 
     def _begin(self, job: Job) -> None:
         if failed := [p.label for p in job.parents.values() if p.end.status != "finished"]:
@@ -140,14 +131,11 @@ class Runner:
             found = state(job.config)
         if found.kept:
             return self._ended(job, found)
+        where = f"; output: {log_of(job)}" if self.workers else ""
+        say(f"{job.label} {'resumes' if found.folder else 'starts'}{where}")
         if self.workers:
-            log = log_of(job)
-            say(f"{job.label} {'resumes' if found.folder else 'starts'}; output: {log}")
-            self.running[job] = _start_process(job, log, self.workers, self.again)
+            self.running[job] = _start_process(job, self.workers, self.again)
             return None
-        say(f"{job.label} {'resumes' if found.folder else 'starts'}")
-        from experiments.launch import run_one
-
         outcome = run_one(job.config, found.folder, in_sweep=not self.live)
         assert outcome is not None, "a sweep has no worker ranks"
         end = End(outcome.status, outcome.folder, outcome.error, outcome.pass_at)
@@ -189,7 +177,6 @@ def find_run(config: RunConfig) -> Path | None:
     files = list((Path(config.output_dir) / config.name).glob("*/config.yaml"))
     if not files:
         return None
-    from experiments.config.preflight import resolve_defaults
     from experiments.policy.loading import pick_device
 
     resolved = resolve_defaults(config, str(pick_device(config.model.device)))
@@ -257,9 +244,9 @@ def log_of(job: Job) -> Path:
     return Path(job.config.output_dir) / job.config.name / "logs" / f"{name}.log"
 
 
-def _start_process(job: Job, log: Path, at_once: int, again: Again) -> subprocess.Popen:
+def _start_process(job: Job, at_once: int, again: Again) -> subprocess.Popen:
     """Start a sweep of one job, in a session of its own, where a terminal's Ctrl-C is not heard."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    (log := log_of(job)).parent.mkdir(parents=True, exist_ok=True)
     cores = max(1, len(os.sched_getaffinity(0)) // at_once)
     own = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "SPO_BENCH_CORES": str(cores)}
     with log.open("ab") as out:
@@ -270,22 +257,47 @@ def _start_process(job: Job, log: Path, at_once: int, again: Again) -> subproces
             stderr=out,
             env=os.environ | own | {WORKER_VARIABLE: "1"},
             start_new_session=True,
-            preexec_fn=terminate_with_parent,
+            preexec_fn=interrupts.terminate_with_parent,
         )
 
 
-def claim_own_gpu(jobs: Sequence[Job]) -> bool:
-    """In the process of one of several jobs at once: claim a GPU, and wait while all are held.
+def visible_gpus() -> list[str]:
+    """Return what CUDA_VISIBLE_DEVICES calls the GPUs that this process may use."""
+    listed = os.environ.get(VISIBLE)
+    if listed is not None:
+        return [name.strip() for name in listed.split(",") if name.strip() not in ("", "-1")]
+    try:
+        import pynvml
 
-    Returns whether this is such a process.
+        pynvml.nvmlInit()
+        return [str(number) for number in range(pynvml.nvmlDeviceGetCount())]
+    except Exception:  # not installed, or no driver
+        return []
+
+
+def claim_gpu(waits: Callable[[], None]) -> str | None:
+    """Give this process one GPU until it ends; wait while other processes hold all of them.
+
+    A process sees the GPUs that CUDA_VISIBLE_DEVICES names, so a run whose variable names a single
+    one puts learner and engine there. The variable counts only until torch is imported. Locks are
+    folders of this machine. A GPU that the variable names twice takes two runs. `waits` is called
+    once if the process has to wait. Returns the GPU's name; None without any.
     """
-    if os.environ.pop(WORKER_VARIABLE, None) is None:
-        return False
-    if jobs[0].config.model.device in ANY_GPU:
-        gpu = claim_gpu(waits=lambda: say("waiting for a GPU"))
-        if gpu is not None:
-            say(f"on GPU {gpu}")
-    return True
+    gpus, said = visible_gpus(), False
+    while gpus and not _claimed:
+        for position, name in enumerate(gpus):
+            share = f"{name.replace('/', '-')}-{gpus[:position].count(name)}"
+            folder = cache_root() / "gpus" / socket.gethostname() / share
+            folder.mkdir(parents=True, exist_ok=True)
+            with suppress(UserError):  # another process has it
+                _claimed.append(lock(folder))
+                os.environ[VISIBLE] = name
+                return name
+        if not said:
+            waits()
+        said = True
+        time.sleep(PAUSE_S)
+    return gpus[0] if gpus else None
 
 
 def _end_of_process(job: Job, process: subprocess.Popen) -> End:
@@ -321,9 +333,6 @@ def _end_all(processes: Sequence[subprocess.Popen]) -> None:
 
 def check_runs(configs: Sequence[RunConfig]) -> None:
     """Raise UserError for what would end one of these runs at its start."""
-    from experiments.config.preflight import check_before_start
-    from experiments.launch import check_launch
-
     for config in configs:
         check_launch(config)
     check_before_start(configs)
@@ -380,45 +389,36 @@ def run_sweep(arguments: Sequence[str]) -> int:
         raise UserError("torchrun with -m: start the jobs one by one, each with torchrun")
     overrides = jobs_of(words)
     configs = [config_of(job) for job in overrides]
-    jobs = sweep_jobs(overrides, configs)
+    jobs, shared = [], set.intersection(*map(set, overrides))
+    for number, (each, config) in enumerate(zip(overrides, configs, strict=True), 1):
+        digits = f"{number:0{len(str(len(overrides)))}}"  # then what not all jobs share
+        label = " ".join([digits, *(word for word in each if word not in shared)])
+        jobs.append(Job(label, tuple(each), config))
     check_runs(configs)
     interrupted = False
     try:
         if slurm:
-            exit_on_interrupt("interrupted; submitted jobs go on; scancel ends one")
+            interrupts.exit_on_interrupt("interrupted; submitted jobs go on; scancel ends one")
             submit([word for word in arguments if word not in own])
             for job in jobs:
                 job.end = replace(state(job.config), kept=False)
         else:
             several = len(visible_gpus()) > 1 and configs[0].model.device in ANY_GPU
             workers = options.jobs or (len(visible_gpus()) if several else 0)
-            if claim_own_gpu(jobs):  # in the process of one job
+            if os.environ.pop(WORKER_VARIABLE, None):  # the process of one of several jobs at once
                 workers = 0
+                any_gpu = configs[0].model.device in ANY_GPU
+                if any_gpu and (gpu := claim_gpu(waits=lambda: say("waiting for a GPU"))):
+                    say(f"on GPU {gpu}")
             Runner(jobs, workers, options.again).run()
     except KeyboardInterrupt:
         interrupted = True
     failures = print_table(jobs)
-    if folders := ",".join(map(str, runs_of(jobs))):
-        print(f"report: make report RUNS={folders}")
+    if folders := dict.fromkeys(str(job.end.folder.parent) for job in jobs if job.end.folder):
+        print(f"report: make report RUNS={','.join(folders)}")
     if interrupted:
         print(RESUMES)
     return INTERRUPTED if interrupted else FAILED if failures else 0
-
-
-def sweep_jobs(overrides: Sequence[Sequence[str]], configs: Sequence[RunConfig]) -> list[Job]:
-    """Return the jobs of a sweep, labelled by their number and what not all of them share."""
-    shared = set.intersection(*map(set, overrides))
-    width = len(str(len(overrides)))
-    jobs = []
-    for number, (own, config) in enumerate(zip(overrides, configs, strict=True), 1):
-        label = " ".join([f"{number:0{width}}", *(word for word in own if word not in shared)])
-        jobs.append(Job(label, tuple(own), config))
-    return jobs
-
-
-def runs_of(jobs: Sequence[Job]) -> list[Path]:
-    """Return the folders that have runs of these jobs, each once."""
-    return list(dict.fromkeys(job.end.folder.parent for job in jobs if job.end.folder))
 
 
 # Slurm.
@@ -462,11 +462,11 @@ def _ending_with_a_checkpoint() -> Iterator[None]:
 
     def warned(number: int, _: object) -> None:
         caught.append(number)
-        interrupt()
+        interrupts.interrupt()
 
     for number in handlers:
         signal.signal(number, warned)
-    raise_interrupts()
+    interrupts.raise_interrupts()
     with suppress(KeyboardInterrupt):  # before the run had anything to save
         yield
     for number, handler in handlers.items():

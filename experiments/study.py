@@ -25,33 +25,13 @@ import yaml
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from analysis.metrics import reported_metrics, without_temperature
-from envs.command_line import (
-    CONF,
-    did_you_mean,
-    parse_arguments,
-    parse_values,
-    quiet_when_unread,
-    wants_help,
-)
+from envs.command_line import CONF, did_you_mean, parse_arguments, parse_values, wants_help
+from experiments import runner
 from experiments.config.composition import config_of
 from experiments.config.schema import RunConfig
-from experiments.errors import UserError
-from experiments.launch import FAILED, INTERRUPTED, MISUSED
+from experiments.errors import FAILED, UserError, exit_with
 from experiments.run_dir.interrupts import exit_on_interrupt
 from experiments.run_dir.records import STUDY_VARIABLE
-from experiments.runner import (
-    RESUMES,
-    TAKES,
-    Again,
-    Job,
-    Runner,
-    Workers,
-    check_runs,
-    complete,
-    default_workers,
-    print_table,
-    state,
-)
 
 STUDIES = CONF / "study"
 LESS_IS_BETTER = ("time", "memory")  # metrics of a claim that are no evaluation's
@@ -72,7 +52,7 @@ class Arm:
     @property
     def parents(self) -> dict[str, str]:
         """{key of TAKES: arm}."""
-        return {key: arm for key in TAKES if (arm := getattr(self, key)) is not None}
+        return {key: arm for key in runner.TAKES if (arm := getattr(self, key)) is not None}
 
 
 @dataclass
@@ -206,7 +186,7 @@ def _faults(study: Study) -> list[str]:
 
 def study_jobs(
     study: Study, seeds: Sequence[int], arms: Sequence[str], more: Sequence[str] = ()
-) -> list[Job]:
+) -> list[runner.Job]:
     """All runs, seed by seed, so that each seed completes a comparison; parents come first.
 
     `more`: overrides of every run. Raises UserError for an invalid configuration, with its arm.
@@ -219,14 +199,14 @@ def study_jobs(
     for one, other in combinations(alone, 2):
         if configs[one][1] == configs[other][1]:  # a run is found by its configuration
             raise UserError(f"arms {one} and {other} have the same configuration; leave one out")
-    jobs: dict[tuple[str, int], Job] = {}
+    jobs: dict[tuple[str, int], runner.Job] = {}
 
-    def add(arm: str, seed: int) -> Job:
+    def add(arm: str, seed: int) -> runner.Job:
         if (job := jobs.get((arm, seed))) is None:
             parents = {key: add(p, seed) for key, p in study.arms[arm].parents.items()}
             overrides, config = configs[arm]
             config = replace(config, seed=seed)
-            job = Job(f"{arm}-s{seed}", (*overrides, f"seed={seed}"), config, parents)
+            job = runner.Job(f"{arm}-s{seed}", (*overrides, f"seed={seed}"), config, parents)
             jobs[arm, seed] = job
         return job
 
@@ -272,10 +252,10 @@ class Options:
 
     study: str = "mini"  # a file of conf/study, or FILE.yaml
     # parallel runs; by default, and with auto, one for each GPU, or without one for each core
-    jobs: Workers = field(default_factory=default_workers)
+    jobs: runner.Workers = field(default_factory=runner.default_workers)
     seeds: str | None = None  # only these of the study's seeds, with commas between them
     arms: str | None = None  # only these of the study's arms, and the arms they start from
-    again: Again = "never"  # always: begin all runs anew, also those that have finished
+    again: runner.Again = "never"  # always: begin all runs anew, also those that have finished
     plan: bool = False  # print the runs and how they stand, then exit
     live: bool = False  # one run at a time, with its own output on the screen instead of in logs/
 
@@ -290,18 +270,18 @@ def run_study(arguments: Sequence[str]) -> int:
     if options.plan:
         for job in jobs:
             if all(parent.end.kept for parent in job.parents.values()):
-                complete(job)
-                job.end = state(job.config)
-        print_table(jobs)
+                runner.complete(job)
+                job.end = runner.state(job.config)
+        runner.print_table(jobs)
         return 0
-    check_runs([job.config for job in jobs if not job.parents])
+    runner.check_runs([job.config for job in jobs if not job.parents])
     os.environ[STUDY_VARIABLE] = study.name
     folder = Path(jobs[0].config.output_dir) / study.name
-    runner = Runner(jobs, 0 if options.live else options.jobs, options.again, options.live)
+    running = runner.Runner(jobs, 0 if options.live else options.jobs, options.again, options.live)
     try:
-        runner.run()
+        running.run()
     except KeyboardInterrupt:
-        print_table(jobs)
+        runner.print_table(jobs)
         raise
     folder.mkdir(parents=True, exist_ok=True)
     arms = [
@@ -317,7 +297,7 @@ def run_study(arguments: Sequence[str]) -> int:
     ]
     (folder / "arms.json").write_text(json.dumps(arms, indent=1) + "\n")
     (folder / "contrasts.json").write_text(json.dumps(study.contrasts, indent=1) + "\n")
-    failures = print_table(jobs)
+    failures = runner.print_table(jobs)
     from analysis.report import main as report
 
     keys = [] if study.margin is None else [f"margin={study.margin:g}"]
@@ -329,20 +309,10 @@ def run_study(arguments: Sequence[str]) -> int:
 
 def command(doc: str | None, schema: type, act: Callable[[Sequence[str]], int]) -> None:
     """Run a command of studies or tuning, and end the process with its status."""
-    arguments = sys.argv[1:]
     exit_on_interrupt()
-    try:
-        if wants_help(arguments):
-            parse_arguments(schema, arguments, doc)
-        with quiet_when_unread():
-            status = act(arguments)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        status = MISUSED
-    except KeyboardInterrupt:
-        print(RESUMES)
-        status = INTERRUPTED
-    raise SystemExit(status)
+    if wants_help(sys.argv[1:]):
+        parse_arguments(schema, sys.argv[1:], doc)
+    exit_with(lambda: act(sys.argv[1:]), runner.RESUMES)
 
 
 def split_arguments(schema: type[Schema], arguments: Sequence[str]) -> tuple[Schema, list[str]]:

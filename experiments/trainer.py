@@ -20,16 +20,11 @@ from typing import Any
 
 import torch
 
+from experiments import errors
 from experiments.build import Parts, build
-from experiments.config.preflight import (
-    final_split_warning,
-    missing_share_warning,
-    resolve_defaults,
-    summary,
-)
+from experiments.config import preflight
 from experiments.config.schema import RunConfig
 from experiments.engine_check import kl_to_base
-from experiments.errors import UserError, is_expected, is_full, one_line
 from experiments.evaluation import pass_at_each
 from experiments.policy import loading, lora
 from experiments.replay import sample_log
@@ -83,15 +78,13 @@ class ResumeState:
 def train(
     config: RunConfig,
     folder: Path | None = None,
-    label: str = "",
     runtime: Runtime = SINGLE_PROCESS,
     in_sweep: bool = False,
 ) -> Outcome:
     """Run a configuration, or resume the run in `folder`; return how it ended.
 
-    Ctrl-C and errors end a run cleanly, with its rows, weights and status on disk. `label` begins
-    its lines of output, beside other runs'. `runtime`: how the run is distributed. `in_sweep`: no
-    samples are shown.
+    Ctrl-C and errors end a run cleanly, with its rows, weights and status on disk. `runtime`: how
+    the run is distributed. `in_sweep`: no samples are shown.
 
     Raises UserError, and OSError on a full disk, if no run folder can be made or resumed.
     """
@@ -99,17 +92,21 @@ def train(
     loading.set_up_torch(config.model.threads)
     torch.manual_seed(config.seed)
     device = str(loading.pick_device(config.model.device))
-    config = resolve_defaults(config, device)
-    display = Display(config.steps, label)
+    config = preflight.resolve_defaults(config, device)
+    display = Display(config.steps)
     checkpoint = checkpoints.latest(folder, display.say) if folder else None
     state = ResumeState(**checkpoint["resume"]) if checkpoint else ResumeState()
     if config.steps < state.step:
-        raise UserError(f"{folder}: steps={config.steps}, but {state.step} are done")
+        raise errors.UserError(f"{folder}: steps={config.steps}, but {state.step} are done")
     records = Records(config, folder, state.recorded, checkpoint["folder"] if checkpoint else None)
     sample_log.truncate(records.folder, state.step)
     try:
         with display, build(config, records, runtime, display.activity) as parts:
-            _describe(config, device, parts, records, display)
+            lines = [*preflight.opening_lines(config, device, parts.learner.algorithm.needs.share)]
+            if warning := preflight.final_split_warning(config, records.info.get("study")):
+                records.describe(test_split_warning=warning)
+                lines.append(warning)
+            display.say(*lines, f"problems: {parts.problems}", f"sandbox: {parts.sandbox}")
             if checkpoint:
                 check_base(records, checkpoint["base"])
                 assert state.states is not None  # checkpoints hold no half update
@@ -126,7 +123,7 @@ def train(
         records.finish("interrupted")
         return Outcome(records.folder, "interrupted", pass_at=display.pass_at)
     except Exception as error:
-        expected, message = is_expected(error), one_line(error)
+        expected, message = errors.is_expected(error), errors.one_line(error)
         if not expected:
             message += f"; more in {records.keep_traceback()}"
         records.finish("failed", message)
@@ -143,54 +140,28 @@ def check_base(records: Records, base: dict[str, Any]) -> None:
     for fact, before in base.items():
         if (now := records.info[fact]) != before:
             records.describe(**base)
-            raise UserError(
+            raise errors.UserError(
                 f"{BASE[fact]}: {fact} {now}, but the checkpoint was written with {before}; "
                 "restore what the run began with"
             )
 
 
-def _describe(
-    config: RunConfig,
-    device: str,
-    parts: Parts,
-    records: Records,
-    display: Display,
-) -> None:
-    """Print what the run was resolved to."""
-    info = records.info
-    if warning := final_split_warning(config, info.get("study")):
-        records.describe(test_split_warning=warning)
-    lines = [
-        summary(config, device),
-        missing_share_warning(config, parts.learner.algorithm.needs.share),
-        warning,
-        f"problems: {parts.problems}",
-        f"sandbox: {parts.sandbox}",
-    ]
-    display.say(*filter(None, lines))
-
-
+@dataclass
 class Trainer:
     """A run whose parts are built, and restored if it is resumed."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        parts: Parts,
-        records: Records,
-        display: Display,
-        state: ResumeState,
-        show_every: int = 0,
-    ) -> None:
-        """`show_every`: steps between the responses that are shown; 0: none."""
-        self.config, self.parts, self.records = config, parts, records
-        self.display, self.state, self.tables = display, state, parts.tables()
-        self.learner, self.ledger = parts.learner, parts.ledger
-        self.show_every = show_every
-        self.signs = LearningSigns(config)
-        self.loggers = open_loggers(
-            config, records.folder, asdict(config), state.recorded, display.say
-        )
+    config: RunConfig
+    parts: Parts
+    records: Records
+    display: Display
+    state: ResumeState
+    show_every: int = 0  # steps between the responses that are shown; 0: none
+
+    def __post_init__(self) -> None:
+        config, parts, recorded = self.config, self.parts, self.state.recorded
+        self.tables, self.learner, self.ledger = parts.tables(), parts.learner, parts.ledger
+        self.signs, folder = LearningSigns(config), self.records.folder
+        self.loggers = open_loggers(config, folder, asdict(config), recorded, self.display.say)
 
     def run(self) -> None:
         """Train to the last step. Always save the weights of the last complete optimiser step."""
@@ -200,11 +171,11 @@ class Trainer:
             status = "finished"
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            if self.learner.batches and not is_full(error):
+            if self.learner.batches and not errors.is_full(error):
                 try:
                     self.save("interrupted")
                 except Exception as failure:
-                    self.display.say(f"the weights could not be saved: {one_line(failure)}")
+                    self.display.say(f"the weights could not be saved: {errors.one_line(failure)}")
             raise
         finally:
             self.loggers.close(status)

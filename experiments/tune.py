@@ -27,19 +27,19 @@ from statistics import fmean, stdev
 from typing import Any
 
 import yaml
+from omegaconf import OmegaConf
 from pydantic import PositiveInt
 
 from analysis.budgets import curve_score
 from analysis.rendering import markdown_table
 from analysis.runs import load_run
 from envs.command_line import CONF, parse_values
+from experiments import runner
 from experiments.config.composition import config_of
 from experiments.config.schema import RunConfig
-from experiments.errors import UserError
-from experiments.launch import FAILED
+from experiments.errors import FAILED, UserError
 from experiments.run_dir.atomic_files import lock
-from experiments.runner import Job, Runner, Workers, check_runs, default_workers, say
-from experiments.study import Study, choose, command, read, split_arguments
+from experiments.study import Study, Tuning, choose, command, read, split_arguments
 
 SPACES = CONF / "algo" / "_search"
 EDGE = 0.1  # a value that is closer to an end of its range than this share of it stands at an edge
@@ -56,7 +56,7 @@ class Options:
     trials: PositiveInt = 24  # of each arm
     arms: str | None = None  # only these; by default all that have values of their own
     # parallel runs; by default, and with auto, one for each GPU, or without one for each core
-    jobs: Workers = field(default_factory=default_workers)
+    jobs: runner.Workers = field(default_factory=runner.default_workers)
 
 
 # Search spaces.
@@ -117,61 +117,59 @@ def read_space(algo: str, search: str | None = None) -> Space:
 # One arm.
 
 
+@dataclass
 class Tuner:
-    """An arm's trials, and the further runs of the best."""
+    """An arm's trials, and the further runs of the best.
 
-    def __init__(
-        self,
-        study: Study,
-        arm: str,
-        overrides: Sequence[str],
-        space: Space,
-        options: Options,
-        storage: str,
-    ) -> None:
-        """`overrides` of a trial. Raises UserError if stored trials had other settings."""
+    Raises UserError if stored trials had other settings.
+    """
+
+    arm: str
+    overrides: tuple[str, ...]  # of a trial
+    space: Space
+    tuning: Tuning
+    options: Options
+    storage: str
+    rows: list[dict[str, Any]] = field(default_factory=list)  # of the table of all runs
+    longer: dict[int, float] = field(default_factory=dict)  # trial → score of its longer run
+    rescores: dict[int, list[float]] = field(default_factory=dict)  # trial → on the fresh seeds
+    folders: list[Path] = field(default_factory=list)  # of the re-scores
+
+    def __post_init__(self) -> None:
         import optuna
 
-        assert study.tuning is not None
-        self.arm, self.overrides, self.space = arm, tuple(overrides), space
-        self.tuning, self.options = study.tuning, options
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.store = optuna.create_study(
-            storage=storage, study_name=arm, direction="maximize", load_if_exists=True
-        )
-        made_with = {"overrides": list(overrides), "seed": self.tuning.seed} | {
-            key: asdict(each) for key, each in space.items()
+        where: dict[str, Any] = {"storage": self.storage, "study_name": self.arm}
+        self.store = optuna.create_study(direction="maximize", load_if_exists=True, **where)
+        made_with = {"overrides": list(self.overrides), "seed": self.tuning.seed} | {
+            key: asdict(each) for key, each in self.space.items()
         }
         if self.store.user_attrs.get("made_with", made_with) != made_with:
             raise UserError(
-                f"arm {arm}: earlier trials had other settings; choose another output_dir"
+                f"arm {self.arm}: earlier trials had other settings; choose another output_dir"
             )
         self.store.set_user_attr("made_with", made_with)
-        self.rows: list[dict[str, Any]] = []  # of the table of all runs
-        self.longer: dict[int, float] = {}  # trial → score of its longer run
-        self.rescores: dict[int, list[float]] = {}  # trial → its scores on the fresh seeds
-        self.folders: list[Path] = []  # of the re-scores
 
     def run(self) -> None:
         """Run what is left of the trials, the longer runs and the re-scores."""
         from optuna.trial import Trial, TrialState
 
-        numbers: dict[Job, int] = {}
+        numbers: dict[runner.Job, int] = {}
 
-        def job_of(trial: Trial) -> Job:
+        def job_of(trial: Trial) -> runner.Job:
             values = {key: each.suggest(trial, key) for key, each in self.space.items()}
             job = self.job(trial.number, values, self.tuning.seed)
             numbers[job] = trial.number
             return job
 
-        def ask() -> list[Job]:
+        def ask() -> list[runner.Job]:
             number = len(self.store.get_trials(deepcopy=False))
             if number >= self.options.trials:
                 return []
             self.store.sampler = sampler(self.tuning.seed, number, self.options.trials // 2)
             return [job_of(self.store.ask())]
 
-        def after(job: Job) -> list[Job]:
+        def after(job: runner.Job) -> list[runner.Job]:
             value = score(job)
             state = TrialState.FAIL if value is None else TrialState.COMPLETE
             self.store.tell(numbers[job], value, state=state)
@@ -183,7 +181,7 @@ class Tuner:
             jobs.append(job_of(Trial(self.store, each._trial_id)))
         while len(jobs) < self.options.jobs and (new := ask()):
             jobs += new
-        Runner(jobs, self.options.jobs, after=after).run()
+        runner.Runner(jobs, self.options.jobs, after=after).run()
         for each in self.store.get_trials(deepcopy=False):
             state = each.state.name.lower()
             self.add_row("trial", each.number, self.tuning.seed, each.value, state)
@@ -206,13 +204,13 @@ class Tuner:
         waiting = list(order)
         while waiting and len(done) < number:
             batch = [waiting.pop(0) for _ in range(min(number - len(done), len(waiting)))]
-            say(f"{self.arm}: trials {', '.join(map(str, batch))} {kind}")
+            runner.say(f"{self.arm}: trials {', '.join(map(str, batch))} {kind}")
             jobs = {
                 (trial, seed): self.job(trial, self.values(trial), seed, again=True)
                 for trial in batch
                 for seed in seeds
             }
-            Runner(list(jobs.values()), self.options.jobs).run()
+            runner.Runner(list(jobs.values()), self.options.jobs).run()
             for trial in batch:
                 scores = [score(jobs[trial, seed]) for seed in seeds]
                 for seed, each in zip(seeds, scores, strict=True):
@@ -222,13 +220,13 @@ class Tuner:
                     self.folders += [f for s in seeds if (f := jobs[trial, s].end.folder)]
         return done
 
-    def job(self, trial: int, values: Values, seed: int, again: bool = False) -> Job:
+    def job(self, trial: int, values: Values, seed: int, again: bool = False) -> runner.Job:
         """The run of a trial's values; `again`: with tuning.rescore_overrides."""
         more = self.tuning.rescore_overrides if again else []
         own = [f"{key}={_text(value)}" for key, value in values.items()]
         overrides = (*self.overrides, *more, *own, f"seed={seed}")
         label = f"{self.arm}-t{trial:03}-s{seed}{'-again' * again}"
-        return Job(label, overrides, config_of(overrides))
+        return runner.Job(label, overrides, config_of(overrides))
 
     def scores(self) -> dict[int, float]:
         """Trial → its own score, of those that finished."""
@@ -281,7 +279,7 @@ def sampler(seed: int, number: int, start: int) -> Any:
     return TPESampler(seed=stream, n_startup_trials=1, constant_liar=True)
 
 
-def score(job: Job) -> float | None:
+def score(job: runner.Job) -> float | None:
     """The area under a finished run's learning curve; None if it failed or has no whole curve."""
     if job.end.status != "finished" or job.end.folder is None:
         return None
@@ -327,13 +325,13 @@ def tune(arguments: Sequence[str]) -> int:
         raise UserError(f"{SPACES}: every arm must tune the same number of keys, not {counts}")
     arms = choose("arms", options.arms, tuned)
     configs = {name: config_of(trials[name]) for name in arms}
-    check_runs(list(configs.values()))
+    runner.check_runs(list(configs.values()))
     folder = Path(configs[arms[0]].output_dir) / f"{study.name}-tuning"
     folder.mkdir(parents=True, exist_ok=True)
     storage, tuning_lock = f"sqlite:///{folder.absolute() / 'trials.sqlite'}", lock(folder)
-    tuners = [Tuner(study, n, trials[n], spaces[n], options, storage) for n in arms]
+    tuners = [Tuner(n, trials[n], spaces[n], study.tuning, options, storage) for n in arms]
     for tuner in tuners:
-        say(f"{tuner.arm}: {options.trials} trials")
+        runner.say(f"{tuner.arm}: {options.trials} trials")
         tuner.run()
         print(*_write(options.study, study, tuner, configs[tuner.arm]), sep="\n")
     os.close(tuning_lock)
@@ -400,18 +398,14 @@ def _write(name: str, study: Study, tuner: Tuner, config: RunConfig) -> list[Pat
     ]
     pairs = [override.partition("=")[::2] for override in study.arms[tuner.arm].overrides]
     own = {key: yaml.safe_load(value) for key, value in pairs if "." in key}
-    nested: dict[str, Any] = {"name": f"tuned_{stem}", "tuned": how}
+    nested = OmegaConf.create({"name": f"tuned_{stem}", "tuned": how})
     for key, value in (own | tuner.values(best)).items():
-        *parents, last = key.split(".")
-        group = nested
-        for parent in parents:
-            group = group.setdefault(parent, {})
-        group[last] = value
+        OmegaConf.update(nested, key, value)
     winner.write_text(
         "# @package _global_\n"
         + "".join(f"# {line}\n" for line in lines)
         + f"defaults:\n  - override /algo: {config.algo.name}\n"
-        + yaml.safe_dump(nested, sort_keys=False)
+        + yaml.safe_dump(OmegaConf.to_container(nested), sort_keys=False)
     )
     return [file, winner]
 

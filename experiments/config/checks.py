@@ -261,7 +261,9 @@ def _of_reference(c: RunConfig, needs: Needs) -> Iterator[Fault]:
 
 def _check_age(c: RunConfig, needs: Needs) -> None:
     """Raise UserError if an algorithm without a ratio gets responses of too old weights."""
-    t, r, age = c.train, c.replay, c.train.greatest_age
+    t, r = c.train, c.replay
+    # the largest age of a sample in optimiser steps, reached at the last step of a batch
+    age = max(t.lag + 1, t.sync_every) * t.minibatches * t.epochs - 1
     neutral = {"lag": 0, "sync_every": 1, "minibatches": 1, "epochs": 1, "replay_share": 0.0}
     causes = [f"train.{k}={getattr(t, k)}" for k in neutral if getattr(t, k) != neutral[k]]
     if t.replay_share or r.frozen:

@@ -11,7 +11,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -34,8 +33,6 @@ from experiments.config.checks import parse
 from experiments.config.preflight import with_model_folder
 from experiments.config.schema import RunConfig, plain_values
 from experiments.errors import UserError
-
-__all__ = ["CONF", "compose", "config_of", "is_sweep", "jobs_of"]
 
 SEVERAL = ("experiment", "logger")  # groups of which a run may have several choices
 SWEEP = ("-m", "--multirun")
@@ -73,7 +70,20 @@ def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
     try:
         overrides = parse_overrides(words)
         for override in overrides:
-            _check_single(override, sweep)
+            line, key = override.input_line or "", override.key_or_group
+            if override.is_sweep_override():
+                if not sweep:
+                    raise ValueError(f"{line}: several values are a sweep: python run.py -m {line}")
+                continue
+            value = override.value()
+            if not (CONF / key).is_dir() or isinstance(value, dict) or (value and key in SEVERAL):
+                continue
+            if isinstance(value, list):
+                several = ",".join(map(str, value))
+                raise ValueError(f"{line}: one {key} for a run; -m {key}={several} runs each")
+            if not isinstance(value, str):
+                choices = ", ".join(choices_of(key))
+                raise ValueError(f"{line}: no such choice; {key} is one of {choices}")
         if not sweep:
             return [[*flags, *words]]
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -94,30 +104,12 @@ def _without_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             folder = value or (rest.pop(0) if rest else "")
             flags.append(f"{FLAGS[word]}{folder}")
         elif word.startswith("-") and word not in SWEEP:
-            known = [*SWEEP, *FLAGS, "--cfg", "--help"]
-            key = word.lstrip("-")
-            write = f"keys have no dash; write {key}={value or 'VALUE'}"
-            raise UserError(f"{word!r}: {did_you_mean(word, known)}{write}")
+            near = did_you_mean(word, [*SWEEP, *FLAGS, "--cfg", "--help"])
+            write = f"keys have no dash; write {word.lstrip('-')}={value or 'VALUE'}"
+            raise UserError(f"{word!r}: {near}{write}")
         elif word not in SWEEP:
             words.append(argument)
     return words, flags
-
-
-def _check_single(override: Override, sweep: bool) -> None:
-    """Raise ValueError for several values where one is taken."""
-    line, key = override.input_line or "", override.key_or_group
-    if override.is_sweep_override():
-        if not sweep:
-            raise ValueError(f"{line}: several values are a sweep: python run.py -m {line}")
-        return
-    value = override.value()
-    if not (CONF / key).is_dir() or isinstance(value, dict) or (value and key in SEVERAL):
-        return
-    if isinstance(value, list):
-        several = ",".join(map(str, value))
-        raise ValueError(f"{line}: one {key} for a run; -m {key}={several} runs each")
-    if not isinstance(value, str):
-        raise ValueError(f"{line}: no such choice; {key} is one of {', '.join(choices_of(key))}")
 
 
 # Keys that may change on resume: they affect training by rounding at most. A final dot stands for
@@ -147,7 +139,7 @@ def resumed_config(folder: Path, arguments: Sequence[str]) -> RunConfig:
     where = f"resume={folder}"
     recorded = recorded_values(folder, where)
     composed = OmegaConf.create(recorded)
-    known = dict(leaves(recorded))
+    old = dict(leaves(recorded))
     named = {key: each.get("name") for key, each in recorded.items() if isinstance(each, dict)}
     try:
         for override in parse_overrides(arguments):
@@ -160,15 +152,31 @@ def resumed_config(folder: Path, arguments: Sequence[str]) -> RunConfig:
                 continue
             elif (CONF / key).is_dir() or isinstance(recorded.get(key), dict):
                 raise ValueError(f"{where}: {line} would be another run; {key}.KEY=VALUE sets keys")
-            elif key not in known:
-                near = did_you_mean(key, list(known))
+            elif key not in old:
+                near = did_you_mean(key, list(old))
                 raise ValueError(f"unknown key {key!r}; {near}this run does not have it")
             else:
                 OmegaConf.update(composed, key, value, merge=False)
     except ValueError as error:
         raise UserError(str(error)) from error
     config = parse(composed)
-    check_same(recorded, asdict(config), where)
+    new = dict(leaves(asdict(config)))
+    changes = [
+        f"{key}={new.get(key)} (was {old.get(key)})"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key) and not may_change(key)
+    ]
+    if changes:
+        raise UserError(
+            f"{where}: {', '.join(changes)} would be another run; only "
+            f"{', '.join(key.rstrip('.') for key in MAY_CHANGE)} may change (--config-path "
+            f"{folder} begins a new run)"
+        )
+    if config.steps != recorded["steps"] and config.train.schedule != "constant":
+        raise UserError(
+            f"{where}: steps={config.steps} (was {recorded['steps']}) under train.schedule="
+            f"{config.train.schedule}: the learning rates so far depended on the old value"
+        )
     return config
 
 
@@ -183,25 +191,9 @@ def recorded_values(folder: Path, where: str) -> dict[str, Any]:
         raise UserError(f"{where}: its config.yaml cannot be read: {reason}") from error
 
 
-def check_same(before: dict[str, Any], now: dict[str, Any], where: str) -> None:
-    """Raise UserError, which names the keys, if `now` would be another run than `before`."""
-    old, new = dict(leaves(before)), dict(leaves(now))
-    changes = [
-        f"{key}={new.get(key)} (was {old.get(key)})"
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key) and not may_change(key)
-    ]
-    if changes:
-        raise UserError(
-            f"{where}: {', '.join(changes)} would be another run; only "
-            f"{', '.join(key.rstrip('.') for key in MAY_CHANGE)} may change (--config-path "
-            f"{where.partition('=')[2]} begins a new run)"
-        )
-    if now["steps"] != before["steps"] and now["train"]["schedule"] != "constant":
-        raise UserError(
-            f"{where}: steps={now['steps']} (was {before['steps']}) under train.schedule="
-            f"{now['train']['schedule']}: the learning rates so far depended on the old value"
-        )
+def recorded_config(folder: Path, where: str) -> RunConfig:
+    """Return a run folder's checked configuration. Raises UserError, which begins with `where`."""
+    return parse(OmegaConf.create(recorded_values(folder, where)))
 
 
 def may_change(key: str) -> bool:

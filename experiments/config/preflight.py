@@ -10,7 +10,7 @@ import importlib.util
 import os
 import socket
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -98,16 +98,13 @@ def set_ray_environment(address: str | None) -> None:
 def _check_packages(config: RunConfig) -> None:
     if config.engine.name == "vllm":
         check_vllm()
-    needed = {
-        "ray": ("ray" * (config.runtime.name == "ray"), "runtime=ray"),
-        "peft": ("lora" * (config.model.adapter == "lora"), "model.adapter=lora"),
-        "gguf": (
-            "gguf" * locate(config.model.path, config.model.fallback).endswith(GGUF),
-            f"model.path={config.model.path}",
-        ),
-    }
-    for package, (extra, setting) in needed.items():
-        if extra and importlib.util.find_spec(package) is None:
+    model, file = config.model, locate(config.model.path, config.model.fallback)
+    for needed, package, extra, setting in (
+        (config.runtime.name == "ray", "ray", "ray", "runtime=ray"),
+        (model.adapter == "lora", "peft", "lora", "model.adapter=lora"),
+        (file.endswith(GGUF), "gguf", "gguf", f"model.path={model.path}"),
+    ):
+        if needed and importlib.util.find_spec(package) is None:
             raise UserError(f"{setting}: {package} is not installed; pip install -e '.[{extra}]'")
 
 
@@ -138,10 +135,8 @@ def resolve_defaults(config: RunConfig, device: str) -> RunConfig:
     kind = device.split(":")[0]
     prompt, response = TOKEN_LIMITS[kind]
     task, model, engine = config.task, config.model, config.engine
-    if task.max_prompt_tokens is None:
-        task = replace(task, max_prompt_tokens=prompt)
-    if task.max_response_tokens is None:
-        task = replace(task, max_response_tokens=response)
+    prompt, response = task.max_prompt_tokens or prompt, task.max_response_tokens or response
+    task = replace(task, max_prompt_tokens=prompt, max_response_tokens=response)
     if model.dtype == "auto":
         model = replace(model, dtype=default_dtype(device))
     if engine.name == "auto":
@@ -163,25 +158,23 @@ def default_dtype(device: str) -> Literal["bfloat16", "float32"]:
     return "bfloat16" if BFLOAT16_FLAGS & set(flags.split()) else "float32"
 
 
-def summary(config: RunConfig, device: str) -> str:
-    """Return one line on the model, engine, limits and staleness of a run."""
+def opening_lines(config: RunConfig, device: str, share: str) -> Iterator[str]:
+    """Yield what a run was resolved to: model, engine, limits, staleness.
+
+    Warns about an objective that mixes in rows which its batches lack; `share`: of its needs.
+    """
     model, task, train = config.model, config.task, config.train
-    return (
+    yield (
         f"on {device}: model={model.name} ({model.path}, {model.dtype}), "
         f"engine={config.engine.name}, prompts of up to {task.max_prompt_tokens} tokens, "
         f"responses of up to {task.max_response_tokens}, train.lag={train.lag}, "
         f"train.sync_every={train.sync_every}, train.correction={train.correction}"
     )
-
-
-def missing_share_warning(config: RunConfig, share: str) -> str | None:
-    """Warn about an objective that mixes in rows which its batches lack; `share`: of its needs."""
-    if not share or config.replay.frozen or getattr(config.train, share):
-        return None
-    return (
-        f"algo={config.algo.name} with train.{share}=0: its batches lack the rows that it is "
-        "designed to mix in, which makes it another objective; set a share"
-    )
+    if share and not config.replay.frozen and not getattr(train, share):
+        yield (
+            f"algo={config.algo.name} with train.{share}=0: its batches lack the rows that it is "
+            "designed to mix in, which makes it another objective; set a share"
+        )
 
 
 def final_split_warning(config: RunConfig, study: str | None) -> str | None:
@@ -241,19 +234,14 @@ def locate(path: str, fallback: str | None = None) -> str:
     raise UserError(f"model.path={path}: no such folder; {cure}")
 
 
-def _cached_configs(name: str) -> list[Path]:
-    """Return the config.json of each downloaded commit of a model of the hub."""
-    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
-    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
-    return list((hub / f"models--{name.replace('/', '--')}" / "snapshots").glob("*/config.json"))
-
-
 def _is_reachable(name: str) -> bool:
     """Whether a model of the hub is in the cache, or the hub may be reached.
 
     Behind a proxy, or with another endpoint, only the download itself can find out.
     """
-    if _cached_configs(name):
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    if any(hub.glob(f"models--{name.replace('/', '--')}/snapshots/*/config.json")):
         return True
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False

@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from omegaconf import OmegaConf
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-)
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from algorithms.tensors import CORRECTION_BOUNDS, Correction
 from envs.judge.judge import JudgeConfig
@@ -146,14 +140,6 @@ class TrainConfig:
         low, high = CORRECTION_BOUNDS.get(self.correction, (0.0, float("inf")))
         low = low if self.correction_low is None else self.correction_low
         return low, high if self.correction_high is None else self.correction_high
-
-    @property
-    def greatest_age(self) -> int:
-        """The largest age of a sample in optimiser steps, where `lag` is in batches.
-
-        It is reached at the last step of a batch.
-        """
-        return max(self.lag + 1, self.sync_every) * self.minibatches * self.epochs - 1
 
 
 @dataclass

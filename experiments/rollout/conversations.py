@@ -65,6 +65,12 @@ class Dialogue:
         kind, digest = self.feedback.kind, self.feedback.digest
         return self.turns, kind, digest, self.encoder.max_tokens
 
+    @property
+    def digest(self) -> str:
+        """16 hex digits over the texts of observations."""
+        text = f"{self.feedback.digest} {self.encoder.digest}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
 
 def dialogue_of(
     config: RunConfig, tokenizer: PreTrainedTokenizerBase, turns: int, engines: int
@@ -81,13 +87,8 @@ def dialogue_of(
         feedback, withheld = Feedback(task.feedback, path), Feedback("withheld", path)
     except ValueError as error:
         raise UserError(str(error)) from error
-    encoder = ObservationEncoder(
-        tokenizer,
-        task.chat,
-        config.model.chat_args,
-        task.max_observation_tokens,
-        key="task.turns" if task.turns > 1 else "eval.turns",
-    )
+    key, longest = "task.turns" if task.turns > 1 else "eval.turns", task.max_observation_tokens
+    encoder = ObservationEncoder(tokenizer, task.chat, config.model.chat_args, longest, key)
     # vLLM fills places as they get free, whatever it is given at once. A foreign program is sought
     # in the whole batch, so that no observation depends on the sizes of parts.
     whole = config.engine.name != "hf" or task.feedback == "foreign"
@@ -134,14 +135,10 @@ class Conversation:
     @property
     def completion(self) -> Completion:
         """The whole conversation as one response; observed tokens have a log-prob of 0."""
+        last, tokens, logps = self.answers[-1], tuple(self.tokens), tuple(self.logps)
         entropies = [one.entropy * len(one.tokens) for one in self.answers]
-        return Completion(
-            tokens=tuple(self.tokens),
-            logps=tuple(self.logps),
-            entropy=sum(entropies) / sum(len(one.tokens) for one in self.answers),
-            truncated=self.answers[-1].truncated,
-            version=self.answers[-1].version,
-        )
+        entropy = sum(entropies) / sum(len(one.tokens) for one in self.answers)
+        return Completion(tokens, logps, entropy, last.truncated, last.version)
 
 
 def converse(
@@ -304,24 +301,22 @@ PLAIN = "\n\n"  # between texts without a chat template
 LEAST_TEXT = 16  # tokens that must be left for an observation's text
 
 
+@dataclass(eq=False)
 class ObservationEncoder:
-    """Encodes observations. Those of a model's template are found once."""
+    """Encodes observations. Those of a model's template are found once.
 
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        chat: bool,
-        chat_args: Mapping[str, Any],
-        max_tokens: int,
-        key: str = "task.turns",
-    ) -> None:
-        """`max_tokens`: of an observation, the template's tokens included; `key`: of the turns.
+    Raises UserError if the template has no place for one, or leaves no space for its text.
+    """
 
-        Raises UserError if the template has no place for one, or leaves no space for its text.
-        """
-        self.tokenizer, self.chat_args, self.max_tokens = tokenizer, chat_args, max_tokens
-        self.key = key
-        between, after = self._template() if chat else (PLAIN, PLAIN)
+    tokenizer: PreTrainedTokenizerBase
+    chat: bool
+    chat_args: Mapping[str, Any]
+    max_tokens: int  # of an observation, the template's tokens included
+    key: str = "task.turns"  # of the turns
+
+    def __post_init__(self) -> None:
+        tokenizer, max_tokens = self.tokenizer, self.max_tokens
+        between, after = self._template() if self.chat else (PLAIN, PLAIN)
         end = str(tokenizer.eos_token or "")
         # An answer that ended has its end token; one that was cut off gets the template's.
         self._opening = {

@@ -74,25 +74,23 @@ class Responder:
                 request = Request([p.tokens for p in prompts], seeds, sampling)
                 problems = [owner.problem for owner in owners]
                 completions, found = self._answer(request, problems, judging, progress)
-                return completions, rewarded_samples(
-                    owners, completions, found(), self.reward, origin
+                judgements, turns = found(), None
+            else:
+                conversations = converse(
+                    self.dialogue,
+                    prompts,
+                    seeds,
+                    sampling,
+                    lambda request, problems: self._answer(request, problems, judging),
+                    lambda submissions: judging.start(submissions).wait,
+                    progress,
+                    self.engine.release_memory,
                 )
-            conversations = converse(
-                self.dialogue,
-                prompts,
-                seeds,
-                sampling,
-                lambda request, problems: self._answer(request, problems, judging),
-                lambda submissions: judging.start(submissions).wait,
-                progress,
-                self.engine.release_memory,
-            )
-        completions = [one.completion for one in conversations]
-        judgements = [one.judgements[-1] for one in conversations]
-        turns = [tuple(one.turns) for one in conversations]
-        return completions, rewarded_samples(
-            owners, completions, judgements, self.reward, origin, turns
-        )
+                completions = [one.completion for one in conversations]
+                judgements = [one.judgements[-1] for one in conversations]
+                turns = [tuple(one.turns) for one in conversations]
+        given = (owners, completions, judgements, self.reward, origin, turns)
+        return completions, rewarded_samples(*given)
 
     def _answer(
         self,

@@ -16,7 +16,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,31 +37,29 @@ from experiments.sample import Origin, PromptedProblem, Sample, Turn, seed_for
 RECENT_RESPONSES = 64  # of a problem, in the online estimate
 
 
+@dataclass(eq=False)
 class ReferenceRewards:
     """Rewards of `samples` reference responses to each prompt, cached on disk."""
 
-    def __init__(
-        self,
-        folder: Path,
-        responder: Responder,
-        policy: str,
-        sampling: Sampling,
-        samples: int,
-        seed: int,
-        ledger: Ledger,
-    ) -> None:
-        """`policy`: the reference's fingerprint. `responder`: as of training responses, untimed."""
-        self.responder, self.sampling, self.samples = responder, sampling, samples
-        self.seed, self.ledger = seed, ledger
+    folder: Path
+    responder: Responder  # as of training responses, untimed
+    policy: str  # the reference's fingerprint
+    sampling: Sampling
+    samples: int
+    seed: int
+    ledger: Ledger
+
+    def __post_init__(self) -> None:
         self.judging_stats = JudgeStats()  # judging costs, whichever run paid
+        responder = self.responder
         # Two engines draw different responses from the same seeds.
-        key: tuple[object, ...] = (policy, responder.engine.name, asdict(sampling), seed)
-        key += (responder.reward.identity, responder.judge.version)
+        key: tuple[object, ...] = (self.policy, responder.engine.name, asdict(self.sampling))
+        key += (self.seed, responder.reward.identity, responder.judge.version)
         if (dialogue := responder.dialogue) is not None:
             key += (dialogue.identity, dialogue.encoder.digest, "public programs")
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"{name}.jsonl"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = self.folder / f"{name}.jsonl"
         self._responses = _read(self.path)  # prompt key → responses
         self._charged: set[str] = set()
 

@@ -72,6 +72,23 @@ class Prompts(Sequence[PromptedProblem]):
         return PromptedProblem(self.problems[row], tuple(tokens))
 
 
+def prompts_of(
+    split: str, task: Task, tokenizer: PreTrainedTokenizerBase, config: RunConfig, needed: bool
+) -> Prompts:
+    """Encode a split's prompts, and count those over the limit as left out.
+
+    Raises UserError if some are `needed` and none is left.
+    """
+    problems, chat_args = getattr(task, split), config.model.chat_args
+    prompts, dropped = encode_prompts(problems, task, tokenizer, config.task, chat_args)
+    if dropped:
+        limit = config.task.max_prompt_tokens
+        task.left_out[f"prompt over task.max_prompt_tokens={limit}"] += dropped
+    if needed and not prompts:
+        raise UserError(_empty_split(split, prompts, task, config))
+    return prompts
+
+
 def encode_prompts(
     problems: Sequence[Problem],
     task: Task,
@@ -89,9 +106,7 @@ def encode_prompts(
             "instruct model, or set task.chat=false for plain prompts"
         )
     shots = task.shots()
-    encode = partial(_plain, tokenizer=tokenizer, shots=shots)
-    if config.chat:
-        encode = partial(_chat, tokenizer=tokenizer, shots=shots, chat_args=chat_args)
+    encode = partial(_encode, tokenizer, shots, chat_args if config.chat else None)
     settings = (task.prompt_digest, config.chat, shots, sorted(chat_args.items()))
     cache_file = _cache_file(problems, tokenizer, settings)
     if cache_file is not None and cache_file.exists():
@@ -116,21 +131,18 @@ def encode_prompts(
     return Prompts(problems, kept, ids, ends), len(problems) - len(kept)
 
 
-def _plain(
-    text: str, tokenizer: PreTrainedTokenizerBase, shots: Sequence[tuple[str, str]]
-) -> list[int]:
-    return tokenizer("\n\n".join([*itertools.chain.from_iterable(shots), text]))["input_ids"]
-
-
-def _chat(
-    text: str,
+def _encode(
     tokenizer: PreTrainedTokenizerBase,
     shots: Sequence[tuple[str, str]],
-    chat_args: Mapping[str, Any],
+    chat_args: Mapping[str, Any] | None,
+    text: str,
 ) -> list[int]:
-    turns = [*itertools.chain.from_iterable(shots), text]
+    """Encode a prompt, in the chat template unless `chat_args` is None."""
+    texts = [*itertools.chain.from_iterable(shots), text]
+    if chat_args is None:
+        return tokenizer("\n\n".join(texts))["input_ids"]
     roles = itertools.cycle(("user", "assistant"))
-    messages = [{"role": role, "content": turn} for role, turn in zip(roles, turns, strict=False)]
+    messages = [{"role": role, "content": turn} for role, turn in zip(roles, texts, strict=False)]
     try:
         encoded: Any = tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, **chat_args
@@ -153,12 +165,7 @@ def _cache_file(
         tokenizer, PreTrainedTokenizerFast
     ):
         return None
-    key = (
-        problems.digest,
-        settings,
-        tokenizer.chat_template,
-        tokenizer.backend_tokenizer.to_str(),
-    )
+    key = (problems.digest, settings, tokenizer.chat_template, tokenizer.backend_tokenizer.to_str())
     return cache_root() / "prompts" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.npz"
 
 
@@ -207,7 +214,7 @@ def left_out_line(task: Task) -> str:
     )
 
 
-def empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) -> str:
+def _empty_split(split: str, prompts: Prompts, task: Task, config: RunConfig) -> str:
     """Say that a split is empty: how many problems others have, and what was left out."""
     message = f"task={config.task.name}: the {split} split is empty"
     if len(prompts.problems):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -21,33 +22,24 @@ from experiments.sample import Origin, PromptedProblem, Sample, seed_for
 MAX_RESAMPLINGS = 10  # rounds that replace a batch's zero-variance groups, as in DAPO's code
 
 
+@dataclass(eq=False)
 class Rollouts:
     """Collects batches of judged samples."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        prompts: Sequence[PromptedProblem],
-        responder: Responder,
-        run: str,
-        *,
-        sampling: Sampling,
-        ledger: Ledger,
-        offline: OfflinePrograms | None = None,
-        replay: ReplayBuffer | None = None,
-        replay_until: int | None = None,
-    ) -> None:
-        """`run`: the run folder's name, part of each sample's origin.
+    config: RunConfig
+    prompts: Sequence[PromptedProblem]
+    responder: Responder
+    run: str  # the run folder's name, part of each sample's origin
+    sampling: Sampling
+    ledger: Ledger
+    offline: OfflinePrograms | None = None
+    replay: ReplayBuffer | None = None
+    replay_until: int | None = None  # last step with replayed responses; None: no limit
 
-        `replay_until`: the last step with replayed responses; None: no limit.
-        """
-        self.train, self.seed, self.run = config.train, config.seed, run
-        self.responder, self.sampling, self.ledger = responder, sampling, ledger
-        self.engine, self.judge = responder.engine, responder.judge
-        self.offline, self.replay, self.replay_until = offline, replay, replay_until
-        band = config.train.curriculum == "band"
-        self.curriculum = Curriculum(config.seed) if band else None
-        self.order = ProblemOrder(prompts, config.seed, self.curriculum)
+    def __post_init__(self) -> None:
+        self.train, self.seed = self.config.train, self.config.seed
+        self.curriculum = Curriculum(self.seed) if self.train.curriculum == "band" else None
+        self.order = ProblemOrder(self.prompts, self.seed, self.curriculum)
         # planned batch → one list a group
         self._offline_samples: dict[int, list[list[Sample]]] = {}
 
@@ -108,8 +100,8 @@ class Rollouts:
                 further = self.order.take(train.prompts - len(groups))
                 groups += self._groups(further, step, row * train.prompts)
         samples = list(chain.from_iterable(groups))
-        if self.replay is not None and self._replays(step + 1):
-            self.replay.add_batch(samples, step)
+        if (replay := self._replays(step + 1)) is not None:
+            replay.add_batch(samples, step)
         return samples
 
     def _groups(
@@ -135,18 +127,19 @@ class Rollouts:
         count = round(self.train.group_size * self.train.offline_share)
         return self.offline.draw(prompt, count, self.seed, step)
 
-    def _replays(self, step: int) -> bool:
-        """Whether batch `step` replays.
+    def _replays(self, step: int) -> ReplayBuffer | None:
+        """Return the buffer that batch `step` replays from.
 
         A step whose groups all had infrastructure errors counts here, but not for the learner.
         """
-        return self.replay_until is None or step <= self.replay_until
+        last = self.replay_until
+        return self.replay if last is None or step <= last else None
 
     def _replayed(self, prompt: PromptedProblem, step: int, row: int) -> list[Sample]:
-        if self.replay is None or not self._replays(step):
+        if (replay := self._replays(step)) is None:
             return []
         count = round(self.train.group_size * self.train.replay_share)
-        return self.replay.draw(prompt, count, self.seed, step, row)
+        return replay.draw(prompt, count, self.seed, step, row)
 
     def _seeds(self, step: int, stored: list[list[Sample]], first_row: int) -> list[list[int]]:
         """Return a seed for each response that a group generates beside its stored samples."""

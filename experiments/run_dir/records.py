@@ -30,7 +30,6 @@ from omegaconf import OmegaConf
 
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
-from experiments.gpus import VISIBLE
 from experiments.run_dir import checkpoints
 from experiments.run_dir.atomic_files import atomic_write, lock, sync
 from experiments.run_dir.provenance import command_line, commit, hardware, keep_provenance, packages
@@ -70,7 +69,7 @@ class Records:
             "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
             "packages": packages(),
             "hardware": hardware(),
-            "visible_gpus": os.environ.get(VISIBLE),
+            "visible_gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "pid": os.getpid(),
             "checkpoints": {},
             "resumed": [],

@@ -57,8 +57,7 @@ class LocalWorkers:
 
     local_engines = True
 
-    def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
-        return open_environments(config)
+    environments = staticmethod(open_environments)
 
     def engines(
         self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
@@ -111,27 +110,16 @@ def build_worker_parts(
     behaviour = loading.own_copy(trained) if config.train.keeps_rollout_copy else trained
     needs_reference = algorithm.needs.initial_value != "none"
     initial = runtime.engine_copy(base) if needs_reference and runtime.sharded else None
-    learner = Learner(
-        policy,
-        tokenizer.pad_token_id,
-        algorithm,
-        config.train,
-        config.steps,
-        ledger or Ledger(),
-        keep_reference=config.eval.kl_samples > 0,
-        seed=config.seed,
-        ranks=runtime,
-    )
+    given = (policy, tokenizer.pad_token_id, algorithm, config.train, config.steps)
+    keeps = config.eval.kl_samples > 0
+    ledger = ledger or Ledger()
+    learner = Learner(*given, ledger, keep_reference=keeps, seed=config.seed, ranks=runtime)
     engine_of = runtime.engines(config, base, tokenizer)  # after the learner: ranks hold shards
     engine = engine_of(behaviour)
     reference = initial or learner.reference if needs_reference else None
     gathers = runtime.sharded and runtime.local_engines
-    parts = WorkerParts(
-        learner=learner,
-        weight_sync=WeightSync(engine, policy, config.train, sharded=gathers),
-        engine=engine,
-        eval_engine=engine_of(trained),
-        reference_engine=None if reference is None else engine_of(reference),
-        environments=environments,
-    )
-    return runtime.proxies(parts)
+    sync = WeightSync(engine, policy, config.train, sharded=gathers)
+    eval_engine = engine_of(trained)
+    reference_engine = None if reference is None else engine_of(reference)
+    engines = (engine, eval_engine, reference_engine)
+    return runtime.proxies(WorkerParts(learner, sync, *engines, environments))

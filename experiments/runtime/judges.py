@@ -44,8 +44,18 @@ class Environments:
 @contextmanager
 def open_environments(config: RunConfig) -> Iterator[Environments]:
     """Open a sandbox if programs are judged; it closes with the block. Raises UserError."""
-    if config.task.environment is not None:
-        make = _environment_class(config.task.environment)
+    if (name := config.task.environment) is not None:
+        try:
+            make = load_function(name, "task.environment")
+            missing = [part for part in ("version", "stats", "judge") if not hasattr(make(), part)]
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        except TypeError as error:
+            reason = f"it must be callable without arguments, but {error}"
+            raise UserError(f"task.environment={name}: {reason}") from error
+        if missing:
+            lacks = " and no ".join(missing)
+            raise UserError(f"task.environment={name}: its result has no {lacks}")
         yield Environments(make, "none", "no program is run")
         return
     try:
@@ -57,20 +67,6 @@ def open_environments(config: RunConfig) -> Iterator[Environments]:
     with sandbox, cache as verdicts:
         make_judge = partial(Judge, sandbox, config.judge, verdicts)
         yield Environments(make_judge, sandbox.name, sandbox.strength)
-
-
-def _environment_class(name: str) -> Callable[[], Environment]:
-    try:
-        make = load_function(name, "task.environment")
-        missing = [part for part in ("version", "stats", "judge") if not hasattr(make(), part)]
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    except TypeError as error:
-        reason = f"it must be callable without arguments, but {error}"
-        raise UserError(f"task.environment={name}: {reason}") from error
-    if missing:
-        raise UserError(f"task.environment={name}: its result has no {' and no '.join(missing)}")
-    return make
 
 
 JudgeState = dict[str, dict]  # an environment's `state_dict`

@@ -21,6 +21,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
 from typing import Any
 
 import ray
@@ -35,122 +37,15 @@ from experiments.errors import UserError
 from experiments.policy.loading import pick_device
 from experiments.policy.policy import Policy, SingleRank, WeightSource
 from experiments.rollout.rollouts import BatchSource, Rollouts
+from experiments.runtime import judges, ray_actors
 from experiments.runtime.base import WorkerParts
-from experiments.runtime.judges import (
-    NO_RESULT,
-    Environments,
-    JudgeState,
-    ShardedJudge,
-    ShardResult,
-    shard_of,
-)
-from experiments.runtime.ray_actors import (
-    EngineActor,
-    History,
-    JudgeActor,
-    JudgeDescription,
-    submissions_of,
-)
 from experiments.sample import Completion, PromptedProblem
-
-CLOSE_S = 10  # for judges to close their sandboxes
-
-
-class Ray(SingleRank):
-    """`runtime=ray`: the actors of a run, called by the one process that learns."""
-
-    local_engines = False
-
-    def __init__(self, config: RunConfig) -> None:
-        """Start Ray here, or join the cluster at `runtime.address`. Raises UserError."""
-        self.config = config
-        self._cluster = Cluster(config.runtime.address, config.runtime.judges)
-        self.engine_actors: list[Any] = []
-        self.judge_actors: list[Any] = []
-        self._gpus = int(pick_device(config.model.device).type == "cuda")  # of each engine
-        self._check_resources()
-
-    def _check_resources(self) -> None:
-        """Raise UserError if actors would wait for ever for a CPU or a GPU."""
-        available, runtime = ray.cluster_resources(), self.config.runtime
-        for key, kind, required in (
-            ("judges", "CPU", runtime.judges),
-            ("engines", "GPU", runtime.engines * self._gpus),
-        ):
-            if required > available.get(kind, 0):
-                self.stop()
-                raise UserError(
-                    f"runtime.{key}={getattr(runtime, key)}: the Ray cluster has "
-                    f"{available.get(kind, 0):g} {kind}s, and each of them needs one; lower it, or "
-                    "add nodes with `ray start --address=...`"
-                )
-
-    @contextmanager
-    def environments(self, config: RunConfig) -> Iterator[Environments]:
-        """Start all actors at once, and open the judges' sandboxes. Raises UserError."""
-        # A call is repeated without limit: until Ray finds that a node is lost, each failed
-        # connection to an actor there counts as a try.
-        restarts = {"max_restarts": MAX_DEATHS, "max_task_retries": -1}
-        engine = ray.remote(EngineActor).options(num_cpus=0, num_gpus=self._gpus, **restarts)
-        judge = ray.remote(JudgeActor).options(num_cpus=1, scheduling_strategy="SPREAD", **restarts)
-        # An actor has a GPU of its own, so there is nothing to colocate with.
-        own = replace(config, engine=replace(config.engine, colocate=False))
-        self.engine_actors = [engine.remote(own) for _ in range(config.runtime.engines)]
-        self._opening = [actor.describe.remote() for actor in self.engine_actors]
-        settings = (config.task.environment, config.sandbox, config.judge)
-        self.judge_actors = [judge.remote(*settings) for _ in range(config.runtime.judges)]
-        made: list[RayJudge] = []
-
-        def make() -> RayJudge:
-            made.append(RayJudge(self._cluster, self.judge_actors, len(made), first))
-            return made[-1]
-
-        try:
-            described = [actor.describe.remote() for actor in self.judge_actors]
-            first, *others = self._cluster.take_all(described)
-            for other in others:
-                if (first.name, first.version) != (other.name, other.version):
-                    raise UserError(
-                        f"runtime=ray: the nodes have different judges, {first.name} "
-                        f"({first.version}) and {other.name} ({other.version}); use the same "
-                        "Python on all nodes, and sandbox=docker or sandbox=embedded"
-                    )
-            yield Environments(make, first.name, first.strength)
-        finally:
-            if self._cluster.alive():
-                with suppress(ray.exceptions.RayError):
-                    last = [actor.close.remote() for actor in self.judge_actors]
-                    ray.wait(last, num_returns=len(last), timeout=CLOSE_S)
-            self.engine_actors, self.judge_actors = [], []
-
-    def engines(
-        self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
-    ) -> Callable[[Policy], Engine]:
-        """Return a factory of engines for policies shaped like `policy`; all share the actors."""
-        store, description = WeightStore(), self._cluster.take_all(self._opening)[0]
-        return lambda policy: RayEngine(
-            self._cluster, self.engine_actors, config.engine.name, description, store, policy
-        )
-
-    def prefetcher(
-        self, weight_sync: WeightSync, rollouts: BatchSource, steps: int
-    ) -> Callable[[int], None]:
-        if isinstance(rollouts, Rollouts):
-            return Prefetcher(weight_sync, rollouts, steps)
-        return lambda step: None  # frozen batches exist already
-
-    def proxies(self, parts: WorkerParts) -> WorkerParts:
-        return parts
-
-    def stop(self) -> None:
-        """End the actors; a cluster of this run's own ends with them."""
-        self._cluster.stop()
-
 
 START_ATTEMPTS = 4  # to start a cluster of this run's own: a busy machine takes long
 CONNECT_S = 30  # to connect to a busy machine
 POLL_S = 2  # how often a wait checks that the cluster is still there
 MAX_DEATHS = 10  # of an actor in a run: more is not chance
+CLOSE_S = 10  # for judges to close their sandboxes
 
 
 class Cluster:
@@ -234,6 +129,91 @@ class Cluster:
             ray.shutdown()
 
 
+class Ray(Cluster, SingleRank):
+    """`runtime=ray`: the actors of a run, called by the one process that learns."""
+
+    local_engines = False
+
+    def __init__(self, config: RunConfig) -> None:
+        """Start Ray here, or join the cluster at `runtime.address`. Raises UserError."""
+        self.config = config
+        super().__init__(config.runtime.address, config.runtime.judges)
+        self.engine_actors: list[Any] = []
+        self.judge_actors: list[Any] = []
+        self._gpus = int(pick_device(config.model.device).type == "cuda")  # of each engine
+        # Otherwise actors would wait for ever for a CPU or a GPU.
+        available, runtime = ray.cluster_resources(), config.runtime
+        for key, kind, required in (
+            ("judges", "CPU", runtime.judges),
+            ("engines", "GPU", runtime.engines * self._gpus),
+        ):
+            if required > available.get(kind, 0):
+                self.stop()
+                raise UserError(
+                    f"runtime.{key}={getattr(runtime, key)}: the Ray cluster has "
+                    f"{available.get(kind, 0):g} {kind}s, and each of them needs one; lower it, or "
+                    "add nodes with `ray start --address=...`"
+                )
+
+    @contextmanager
+    def environments(self, config: RunConfig) -> Iterator[judges.Environments]:
+        """Start all actors at once, and open the judges' sandboxes. Raises UserError."""
+        # A call is repeated without limit: until Ray finds that a node is lost, each failed
+        # connection to an actor there counts as a try.
+        restarts = {"max_restarts": MAX_DEATHS, "max_task_retries": -1}
+        engine = ray.remote(ray_actors.EngineActor).options(
+            num_cpus=0, num_gpus=self._gpus, **restarts
+        )
+        judge = ray.remote(ray_actors.JudgeActor).options(
+            num_cpus=1, scheduling_strategy="SPREAD", **restarts
+        )
+        # An actor has a GPU of its own, so there is nothing to colocate with.
+        own = replace(config, engine=replace(config.engine, colocate=False))
+        self.engine_actors = [engine.remote(own) for _ in range(config.runtime.engines)]
+        self._opening = [actor.describe.remote() for actor in self.engine_actors]
+        self.judge_actors = [judge.remote(config) for _ in range(config.runtime.judges)]
+        numbers = count()
+
+        def make() -> RayJudge:
+            return RayJudge(self, self.judge_actors, next(numbers), first)
+
+        try:
+            described = [actor.describe.remote() for actor in self.judge_actors]
+            first, *others = self.take_all(described)
+            for other in others:
+                if (first.name, first.version) != (other.name, other.version):
+                    raise UserError(
+                        f"runtime=ray: the nodes have different judges, {first.name} "
+                        f"({first.version}) and {other.name} ({other.version}); use the same "
+                        "Python on all nodes, and sandbox=docker or sandbox=embedded"
+                    )
+            yield judges.Environments(make, first.name, first.strength)
+        finally:
+            if self.alive():
+                with suppress(ray.exceptions.RayError):
+                    last = [actor.close.remote() for actor in self.judge_actors]
+                    ray.wait(last, num_returns=len(last), timeout=CLOSE_S)
+            self.engine_actors, self.judge_actors = [], []
+
+    def engines(
+        self, config: RunConfig, policy: Policy, tokenizer: PreTrainedTokenizerBase
+    ) -> Callable[[Policy], Engine]:
+        """Return a factory of engines for policies shaped like `policy`; all share the actors."""
+        description = self.take_all(self._opening)[0]
+        make = partial(RayEngine, self, self.engine_actors, WeightStore())
+        return partial(make, config.engine.name, description)
+
+    def prefetcher(
+        self, weight_sync: WeightSync, rollouts: BatchSource, steps: int
+    ) -> Callable[[int], None]:
+        if isinstance(rollouts, Rollouts):
+            return Prefetcher(weight_sync, rollouts, steps)
+        return lambda step: None  # frozen batches exist already
+
+    def proxies(self, parts: WorkerParts) -> WorkerParts:
+        return parts
+
+
 @contextmanager
 def _signal_handlers_kept() -> Iterator[None]:
     """Restore signal handlers. Ray replaces SIGTERM's with one that ends the process in 3 s."""
@@ -269,28 +249,25 @@ class WeightStore:
         return version, self._refs[version]
 
 
+@dataclass(eq=False)
 class RayEngine(Engine):
     """An engine over n actors; actor i generates for prompts i, i+n, …."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        actors: list[Any],
-        name: str,
-        description: str,
-        store: WeightStore,
-        policy: Policy,
-    ) -> None:
-        """`policy` holds the weights to generate with, in this process."""
-        self.cluster, self.actors, self.name = cluster, actors, name
-        self._description, self.store, self.policy = description, store, policy
+    cluster: Cluster
+    actors: list[Any]
+    store: WeightStore
+    name: str
+    of_actors: str  # the description of their engines
+    policy: Policy  # holds the weights to generate with, in this process
+
+    def __post_init__(self) -> None:
         self._prefetched: dict[tuple, list[Any]] = {}
         # For each actor, the requests whose keys and values it keeps.
         self._kept: list[list[Request]] = [[] for _ in self.actors]
 
     @property
     def description(self) -> str:
-        return f"{self._description}, in {len(self.actors)} of Ray's actors"
+        return f"{self.of_actors}, in {len(self.actors)} of Ray's actors"
 
     def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
         calls = None if request.begun else self._prefetched.pop(_key(self.version, request), None)
@@ -345,11 +322,11 @@ class Judging:
     results: deque[Any] = field(default_factory=deque)  # references, in order
 
 
-class RayJudge(ShardedJudge):
+class RayJudge(judges.ShardedJudge):
     """Environment `number` of every judge actor."""
 
     def __init__(
-        self, cluster: Cluster, actors: list[Any], number: int, first: JudgeDescription
+        self, cluster: Cluster, actors: list[Any], number: int, first: ray_actors.JudgeDescription
     ) -> None:
         state = None if first.state is None else {p: dict(e) for p, e in first.state.items()}
         super().__init__(len(actors), first.version, state)
@@ -366,7 +343,7 @@ class RayJudge(ShardedJudge):
         """Have a batch judged once it is generated, before anything that is submitted later."""
         own: list[list[tuple[int, Problem]]] = [[] for _ in self._judges]
         for number, prompt in enumerate(prompts):
-            own[shard_of(prompt.problem, self.size)].append((number, prompt.problem))
+            own[judges.shard_of(prompt.problem, self.size)].append((number, prompt.problem))
         judging = [
             self._call(judge, "judge_generated", part, *generating)
             for judge, part in zip(self._judges, own, strict=True)
@@ -397,33 +374,33 @@ class RayJudge(ShardedJudge):
             judge.state = ray.put(self.state)
             while judge.results and judge.results[0] in self._taken:
                 self._taken.discard(judge.results.popleft())
-        before = History(self.number, judge.calls, judge.state, tuple(judge.results))
+        before = ray_actors.History(self.number, judge.calls, judge.state, tuple(judge.results))
         last = judge.results[-1] if judge.results else None
         result = getattr(judge.actor, method).remote(before, given, last, *parts)
         judge.calls += 1
         judge.results.append(result)
         return result
 
-    def _results(self, calls: Iterable[Any]) -> Iterator[ShardResult]:
+    def _results(self, calls: Iterable[Any]) -> Iterator[judges.ShardResult]:
         for call in calls:
             if call is None:
-                yield NO_RESULT
+                yield judges.NO_RESULT
                 continue
             yield self.cluster.take(call)
             self._taken.add(call)
 
-    def judge_shards(self, shards: list[list[Submission]]) -> Iterator[ShardResult]:
+    def judge_shards(self, shards: list[list[Submission]]) -> Iterator[judges.ShardResult]:
         if not self._prefetched:
             return self._results(self._start(shards))
         generating, prompts, judging = self._prefetched.popleft()
         generated = self.cluster.take_all(generating)
         for own, shard in zip(prompts, shards, strict=True):
-            pairs = zip(submissions_of(own, generated), shard, strict=True)
+            pairs = zip(ray_actors.submissions_of(own, generated), shard, strict=True)
             if any(one.response != other.response for one, other in pairs):
                 raise RuntimeError("the responses to judge differ from the prefetched ones")
         return self._results(judging)
 
-    def load_shards(self, state: JudgeState) -> None:
+    def load_shards(self, state: judges.JudgeState) -> None:
         reference = ray.put(state)
         for judge in self._judges:
             judge.calls, judge.state = judge.calls + 1, reference
@@ -461,7 +438,7 @@ class Prefetcher:
                 return
             prompts, seeds = planned
             if any(seeds):
-                engine, judge = self.rollouts.engine, self.rollouts.judge
+                engine, judge = self.rollouts.responder.engine, self.rollouts.responder.judge
                 assert isinstance(engine, RayEngine) and isinstance(judge, RayJudge)
                 tokens = [prompt.tokens for prompt in prompts]
                 request = Request(tokens, seeds, self.rollouts.sampling)

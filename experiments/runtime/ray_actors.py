@@ -11,8 +11,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
-from types import SimpleNamespace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
@@ -79,7 +78,9 @@ class EngineActor:
             self._engine.generate(kept)
         groups = self._engine.generate(request)
         self._kept = len(earlier) + 1 if earlier or request.keep else 0
-        return Generated(groups, [self._texts(group) for group in groups])
+        rows = [[list(one.tokens) for one in group] for group in groups]
+        decode = partial(self._tokenizer.batch_decode, skip_special_tokens=True)
+        return Generated(groups, [decode(group) if group else [] for group in rows])
 
     def release_memory(self) -> None:
         """Release what the engine keeps between calls."""
@@ -102,10 +103,6 @@ class EngineActor:
         self._version = None  # weights that are half loaded have no version
         self._engine.sync(PlainWeights(tensors, version))
         self._version = version
-
-    def _texts(self, group: Sequence[Completion]) -> list[str]:
-        tokens = [list(completion.tokens) for completion in group]
-        return self._tokenizer.batch_decode(tokens, skip_special_tokens=True) if tokens else []
 
 
 @dataclass(frozen=True)
@@ -133,9 +130,8 @@ class JudgeDescription(NamedTuple):
 class JudgeActor:
     """A judge with a sandbox of its own."""
 
-    def __init__(self, environment: str | None, sandbox: Any, judge: Any) -> None:
-        task = SimpleNamespace(environment=environment)
-        self._config: Any = SimpleNamespace(task=task, sandbox=sandbox, judge=judge)
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
         self._stack = ExitStack()
         self._calls: dict[int, int] = {}  # of each environment
 

@@ -13,9 +13,10 @@ whenever the actors need new ones, whole on rank 0 in the host's memory.
 from __future__ import annotations
 
 import os
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -28,13 +29,14 @@ from torch.distributed.device_mesh import init_device_mesh
 from transformers import PreTrainedTokenizerBase
 
 from envs.problem import Environment, Problem, StatefulEnvironment, Submission
-from experiments.config.preflight import set_ray_environment
+from experiments import errors
+from experiments.config.preflight import resolve_defaults, set_ray_environment
 from experiments.config.schema import RunConfig
 from experiments.engines import open_engines
 from experiments.engines.base import Engine, FinishedResponse, OnFinished, Request
 from experiments.engines.weight_sync import WeightSync
-from experiments.errors import UserError
 from experiments.learner.batching import Tokens
+from experiments.policy import loading
 from experiments.policy.policy import (
     GatheringRoot,
     Item,
@@ -45,14 +47,8 @@ from experiments.policy.policy import (
 )
 from experiments.rollout.rollouts import BatchSource
 from experiments.run_dir.interrupts import defer_interrupts, ignore_interrupts
-from experiments.runtime.base import LocalWorkers, WorkerParts
-from experiments.runtime.judges import (
-    Environments,
-    JudgeShard,
-    JudgeState,
-    ShardedJudge,
-    ShardResult,
-)
+from experiments.runtime import judges
+from experiments.runtime.base import LocalWorkers, WorkerParts, build_worker_parts
 from experiments.sample import Completion, PromptedProblem, Sample, Turn
 
 if TYPE_CHECKING:
@@ -106,7 +102,7 @@ class TorchrunRanks:
         """On rank 0: raise UserError if another rank could not start."""
         for rank, error in enumerate(self.call(RANKS, "start_errors")):
             if error is not None:
-                raise UserError(f"rank {rank}: {error}")
+                raise errors.UserError(f"rank {rank}: {error}")
 
     def shard(self, policy: Policy, critic: nn.Module | None = None) -> None:
         if policy.sharded:
@@ -169,7 +165,7 @@ class TorchrunRanks:
                 self._send((CALL, target, method, args))
                 own = args if own_args is None else own_args
                 return getattr(self.targets[target], method)(*own)
-            except UserError:
+            except errors.UserError:
                 raise  # raised on all ranks alike, or while they wait
             except BaseException:
                 if not self._others_wait:
@@ -195,7 +191,7 @@ class TorchrunRanks:
             if kind == VALUE:
                 return rest[0]
             target, method, args = rest
-            with suppress(UserError):  # rank 0 has it too, and reports it
+            with suppress(errors.UserError):  # rank 0 has it too, and reports it
                 getattr(self.targets[target], method)(*args)
 
     def proxies(self, parts: WorkerParts) -> WorkerParts:
@@ -209,11 +205,11 @@ class TorchrunRanks:
         shared["learner"] = TorchrunLearner(self, "learner", parts.learner)
         shared["weight_sync"] = TorchrunWeightSync(self, "weight_sync", parts.weight_sync)
         if self.local_engines and parts.environments is not None:
-            judges, numbers = RankJudges(self, parts.environments.make), count()
+            shards, numbers = RankJudges(self, parts.environments.make), count()
 
             def make() -> Environment:
                 number = next(numbers)
-                return TorchrunJudge(self, number, judges.environment(number))
+                return TorchrunJudge(self, number, shards.environment(number))
 
             shared["environments"] = replace(parts.environments, make=make)
         if self.is_rank_zero:
@@ -274,7 +270,7 @@ class TorchrunRay(TorchrunRanks):
 
         self.cluster = Ray(config)
 
-    def environments(self, config: RunConfig) -> AbstractContextManager[Environments]:
+    def environments(self, config: RunConfig) -> AbstractContextManager[judges.Environments]:
         return self.cluster.environments(config)
 
     def engines(
@@ -297,6 +293,29 @@ class TorchrunRay(TorchrunRanks):
         if hasattr(self, "cluster"):
             self.cluster.stop()
         super().stop()
+
+
+def work(config: RunConfig, ranks: Torchrun | TorchrunRay) -> None:
+    """On other ranks: build the parts, and run rank 0's calls of them.
+
+    A rank that cannot start keeps its error for rank 0, which asks every rank and reports.
+    """
+    with ExitStack() as stack, suppress(RunEnded):
+        try:
+            loading.set_up_torch(config.model.threads)
+            torch.manual_seed(config.seed)
+            config = resolve_defaults(config, str(loading.pick_device(config.model.device)))
+            base, tokenizer = loading.load(config.model)
+            opened = judges.open_environments(config) if ranks.local_engines else nullcontext()
+            build_worker_parts(config, base, tokenizer, stack.enter_context(opened), ranks)
+        except RunEnded:
+            raise
+        except Exception as error:
+            if not errors.is_expected(error):
+                traceback.print_exc()
+            ranks.start_error = errors.one_line(error)
+        ranks.serve()
+    ranks.leave()
 
 
 class NullEngine(Engine):
@@ -404,7 +423,7 @@ class ShardedEngine(SyncedEngine):
         self._part.release_memory()
 
 
-class RankJudges(JudgeShard):
+class RankJudges(judges.JudgeShard):
     """On every rank: its shard of each environment that rank 0 makes."""
 
     def __init__(self, ranks: TorchrunRanks, make: Callable[[], Environment]) -> None:
@@ -419,7 +438,7 @@ class RankJudges(JudgeShard):
         return attempts(self.ranks, lambda: self.judge(number, own[0]))
 
 
-class TorchrunJudge(ShardedJudge):
+class TorchrunJudge(judges.ShardedJudge):
     """The environment on rank 0, which distributes judging over all ranks."""
 
     def __init__(self, ranks: TorchrunRanks, number: int, own: Environment) -> None:
@@ -427,11 +446,11 @@ class TorchrunJudge(ShardedJudge):
         state = own.state_dict() if isinstance(own, StatefulEnvironment) else None
         super().__init__(ranks.size, own.version, state)
 
-    def judge_shards(self, shards: list[list[Submission]]) -> list[ShardResult]:
+    def judge_shards(self, shards: list[list[Submission]]) -> list[judges.ShardResult]:
         own_args = (self.number, shards)
         return results_of(self.ranks.call("judges", "judge_shard", self.number, own_args=own_args))
 
-    def load_shards(self, state: JudgeState) -> None:
+    def load_shards(self, state: judges.JudgeState) -> None:
         self.ranks.call("judges", "load_state", self.number, state)
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments import gpus, runner
+from experiments import runner
 from experiments.runner import End, Job, Runner
 
 RUN = """
@@ -145,10 +145,10 @@ def test_an_interrupt_ends_the_running_jobs_and_starts_no_other(place):
 def test_a_gpu_has_one_process_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path))
     program = (
-        "import sys, time\nfrom experiments.gpus import claim_gpu\n"
+        "import sys, time\nfrom experiments.runner import claim_gpu\n"
         "print(claim_gpu(lambda: print('waits', flush=True)), flush=True)\nsys.stdin.readline()"
     )
-    environment = {**os.environ, gpus.VISIBLE: "4,6", "SPO_BENCH_CACHE": str(tmp_path)}
+    environment = {**os.environ, runner.VISIBLE: "4,6", "SPO_BENCH_CACHE": str(tmp_path)}
 
     def start():
         return subprocess.Popen(
@@ -176,5 +176,5 @@ def test_a_gpu_has_one_process_at_a_time(tmp_path, monkeypatch):
     [("0,1", ["0", "1"]), ("2,2", ["2", "2"]), ("", []), ("-1", []), ("GPU-a, GPU-b", None)],
 )
 def test_visible_gpus_are_those_of_the_variable(listed, gpus_there, monkeypatch):
-    monkeypatch.setenv(gpus.VISIBLE, listed)
-    assert gpus.visible_gpus() == (gpus_there if gpus_there is not None else ["GPU-a", "GPU-b"])
+    monkeypatch.setenv(runner.VISIBLE, listed)
+    assert runner.visible_gpus() == (gpus_there if gpus_there is not None else ["GPU-a", "GPU-b"])

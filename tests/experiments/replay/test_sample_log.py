@@ -7,7 +7,6 @@ import pytest
 from omegaconf import OmegaConf
 
 from envs.reward import RewardConfig
-from experiments.build import _observations_hash
 from experiments.errors import UserError
 from experiments.replay import sample_log
 from experiments.replay.buffer import ReplayBuffer, check_source
@@ -111,7 +110,8 @@ def recorded(tmp_path, nano):
 
 
 def hash_of(nano, config):
-    return _observations_hash(dialogue_of(config, nano[1], config.task.turns, 1))
+    dialogue = dialogue_of(config, nano[1], config.task.turns, 1)
+    return dialogue and dialogue.digest
 
 
 def check(run, nano, *overrides):

@@ -77,7 +77,7 @@ def in_one_process(tmp_path_factory):
 def run(output_dir, *case, ranks=SINGLE_PROCESS, folder=None):
     from experiments.trainer import train
 
-    outcome = train(config_of(*SMALL, *case, f"output_dir={output_dir}"), folder, "", ranks)
+    outcome = train(config_of(*SMALL, *case, f"output_dir={output_dir}"), folder, ranks)
     assert outcome.status == "finished", outcome.error
     return outcome.folder
 
@@ -156,7 +156,7 @@ def test_a_run_on_actors_is_that_of_one_process_to_the_bit(
     collect, in_flight = Rollouts.collect, []
 
     def counting(rollouts, step):
-        in_flight.append(len(rollouts.engine._prefetched))
+        in_flight.append(len(rollouts.responder.engine._prefetched))
         return collect(rollouts, step)
 
     monkeypatch.setattr(Rollouts, "collect", counting)
