@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -146,22 +145,6 @@ class Policies:
         return policy
 
 
-@contextmanager
-def opened(options: Options) -> Iterator[Parts]:
-    """Build a run's parts, which provide the batches: groups twice as large, half of them offline.
-
-    The run takes no step. Its reference and reference rewards are those of the base.
-    """
-    given = [*TASK, *QUIET, *CHECKLESS, "algo=spo", "algo.q0=monte_carlo", "steps=1"]
-    given += ["train.offline_share=0.5", f"train.group_size={2 * GROUP}", f"seed={options.seed}"]
-    given += [f"train.prompts={PROMPTS}", f"output_dir={options.output_dir}"]
-    config = resolve_defaults(config_of(given), "cpu")
-    records = Records(config)
-    with build(config, records) as parts:
-        yield parts
-    records.finish("finished")
-
-
 Batches = list[tuple[list[Sample], list[Sample]]]  # own and mixed samples of each seed
 
 
@@ -287,9 +270,16 @@ def main(options: Options) -> None:
         chosen = {name: chosen[name] for name in listed}
     torch.set_num_threads(1)
     policies, tables, facts = Policies(options.output_dir), [], []
+    # Its parts provide the batches: groups twice as large, half of them offline.
+    given = [*TASK, *QUIET, *CHECKLESS, "algo=spo", "algo.q0=monte_carlo", "steps=1"]
+    given += ["train.offline_share=0.5", f"train.group_size={2 * GROUP}", f"seed={options.seed}"]
+    given += [f"train.prompts={PROMPTS}", f"output_dir={options.output_dir}"]
+    config = resolve_defaults(config_of(given), "cpu")
     base = policies.at(0)
     for stage, step in STAGES.items():
-        with opened(options) as parts:
+        # The run takes no step. Its reference and reference rewards are those of the base.
+        records = Records(config)
+        with build(config, records) as parts:
             rollout = policies.at(step)
             batches = generate(parts, rollout, options.seeds)
             solved = np.mean([sample.accepted for own, _ in batches for sample in own])
@@ -300,6 +290,7 @@ def main(options: Options) -> None:
                 moved = {ago: policies.at(step + late - ago) for ago in ages}
                 tables.append(compare(f"{stage}, {age}", bench, moved, chosen, batches))
                 print(f"{stage}, {age}: {len(chosen)} objectives", flush=True)
+        records.finish("finished")
     found = pd.concat(tables, ignore_index=True)
     found.to_csv(options.out.with_suffix(".csv"), index=False, float_format="%.5g")
     pages = sections(found, facts, " ".join(policies.overrides))

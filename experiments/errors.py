@@ -1,4 +1,4 @@
-"""Errors as users see them: one line, without a traceback; and commands that print them."""
+"""Errors as users see them: one line, without a traceback; how runs end, and commands."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from envs.command_line import parse_arguments, quiet_when_unread
@@ -17,6 +19,18 @@ DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 class UserError(Exception):
     """An error that the user can correct; the message names the fault and the cure."""
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended, or stands."""
+
+    status: str  # finished | interrupted | failed | running | not run
+    folder: Path | None = None  # None: there is none yet
+    error: str | None = None  # in one line
+    pass_at: dict[int, float] = field(default_factory=dict)  # k → pass@k of the last evaluation
+    kept: bool = False  # it had finished before
+    expected: bool = True  # the line says all; else the folder's traceback.txt says more
 
 
 def one_line(error: BaseException) -> str:

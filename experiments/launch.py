@@ -8,18 +8,15 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from experiments import errors
 from experiments.config.composition import is_finished, resumed_config
 from experiments.config.preflight import check_before_start, set_ray_environment
 from experiments.config.schema import RunConfig
+from experiments.errors import End
 from experiments.run_dir.atomic_files import check_unlocked
 from experiments.run_dir.interrupts import ignore_interrupts
 from experiments.run_dir.provenance import changes
-
-if TYPE_CHECKING:
-    from experiments.trainer import Outcome
 
 
 def torchrun_ranks() -> int:
@@ -51,7 +48,7 @@ def check_launch(config: RunConfig) -> None:
         )
 
 
-def train(config: RunConfig, folder: Path | None = None, in_sweep: bool = False) -> Outcome | None:
+def train(config: RunConfig, folder: Path | None = None, in_sweep: bool = False) -> End | None:
     """Run a configuration, or resume the run in `folder`. Returns None on ranks other than 0."""
     check_launch(config)
     from experiments import trainer
@@ -85,21 +82,17 @@ def train(config: RunConfig, folder: Path | None = None, in_sweep: bool = False)
 # What a command does with a run.
 
 
-def run_one(
-    config: RunConfig, folder: Path | None = None, in_sweep: bool = False
-) -> Outcome | None:
+def run_one(config: RunConfig, folder: Path | None = None, in_sweep: bool = False) -> End | None:
     """Train, or resume in `folder`. A failure before there is a run folder is an outcome too."""
-    from experiments.trainer import Outcome
-
     if not gc.isenabled():  # the imports are done; freeze them, or each generation scans them
         gc.freeze()
         gc.enable()
     try:
         return train(config, folder, in_sweep)
     except Exception as error:
-        if not errors.is_expected(error):
+        if not (expected := errors.is_expected(error)):
             traceback.print_exc()
-        return Outcome(None, "failed", errors.one_line(error), errors.is_expected(error))
+        return End("failed", error=errors.one_line(error), expected=expected)
 
 
 def run_alone(config: RunConfig, folder: Path | None = None) -> int:

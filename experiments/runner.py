@@ -30,16 +30,18 @@ from experiments.config.checks import parse
 from experiments.config.composition import config_of, is_finished, jobs_of
 from experiments.config.preflight import check_before_start, resolve_defaults
 from experiments.config.schema import RunConfig
-from experiments.errors import FAILED, INTERRUPTED, UserError
+from experiments.errors import FAILED, INTERRUPTED, End, UserError
 from experiments.launch import check_launch, run_alone, run_one, torchrun_ranks
 from experiments.run_dir import interrupts
 from experiments.run_dir.atomic_files import check_unlocked, lock
+from experiments.run_dir.provenance import changes
 
 Again = Literal["never", "always"]  # whether runs that were made before begin anew
 ROOT = Path(__file__).resolve().parents[1]
 WORKER_VARIABLE = "SPO_BENCH_WORKER"  # set for the processes of jobs that run at once
 RESUMES = "interrupted; the same command resumes"
 PAUSE_S = 0.3
+NOT_RUN = End("not run")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ANY_GPU = ("auto", "cuda")  # values of `model.device` that take any GPU
 _claimed: list[int] = []  # this process's lock of a GPU, which ends with it
@@ -48,17 +50,6 @@ TAKES = {  # what a job takes from the run folder of another one → overrides
     "rollouts_of": ['replay.from_runs=["{}"]', "replay.frozen=true"],
     "replay_of": ['replay.from_runs=["{}"]', "replay.own=false"],
 }
-
-
-@dataclass(frozen=True)
-class End:
-    """How a job ended, or stands."""
-
-    status: str  # finished | failed | interrupted | running | not run
-    folder: Path | None = None
-    error: str | None = None
-    pass_at: dict[int, float] = field(default_factory=dict)  # k → pass@k of the last evaluation
-    kept: bool = False  # it had finished before
 
 
 @dataclass(eq=False)
@@ -70,7 +61,7 @@ class Job:
     config: RunConfig  # of these overrides
     parents: dict[str, Job] = field(default_factory=dict)  # key of TAKES → job that ends before
     replaced: Path | None = None  # its earlier run folder, which again=always leaves as it is
-    end: End = End("not run")
+    end: End = NOT_RUN
 
 
 @dataclass
@@ -123,7 +114,7 @@ class Runner:
         complete(job)
         found = state(job.config)
         if self.again == "always":
-            job.replaced, found = found.folder, End("not run")
+            job.replaced, found = found.folder, NOT_RUN
         if found.folder and is_locked(found.folder):  # e.g. by a process that is just ending
             say(f"{job.label} waits: another process has {found.folder}")
             while is_locked(found.folder):
@@ -136,9 +127,8 @@ class Runner:
         if self.workers:
             self.running[job] = _start_process(job, self.workers, self.again)
             return None
-        outcome = run_one(job.config, found.folder, in_sweep=not self.live)
-        assert outcome is not None, "a sweep has no worker ranks"
-        end = End(outcome.status, outcome.folder, outcome.error, outcome.pass_at)
+        end = run_one(job.config, found.folder, in_sweep=not self.live)
+        assert end is not None, "a sweep has no worker ranks"
         self._ended(job, end)
         if end.status == "interrupted":
             raise KeyboardInterrupt
@@ -150,7 +140,11 @@ class Runner:
         self.jobs += more
         self.waiting += more
         done = len(self.jobs) - len(self.waiting) - len(self.running)
-        how = f"kept: {end.folder}{changed(job)}" if end.kept else end.error or str(end.folder)
+        how = end.error or str(end.folder)
+        if end.kept and end.folder:
+            kinds = ", ".join(changes(end.folder))  # code, packages
+            made = f" (made with other {kinds}; again=always runs it again)" if kinds else ""
+            how = f"kept: {end.folder}{made}"
         say(f"{job.label} {end.status}: {how}; {done} of {len(self.jobs)}")
 
 
@@ -201,7 +195,7 @@ def state(config: RunConfig) -> End:
     """Return how the last run of exactly this configuration stands."""
     folder = find_run(config)
     if folder is None:
-        return End("not run")
+        return NOT_RUN
     info = _info(folder)
     pass_at = {int(k): score for k, score in info.get("pass_at", {}).items()}
     if is_finished(folder, config):
@@ -224,15 +218,6 @@ def is_locked(folder: Path) -> bool:
     except UserError:
         return True
     return False
-
-
-def changed(job: Job) -> str:
-    """Say what has changed since a kept run was made: code, data, model or packages; "" if none."""
-    from experiments.run_dir.provenance import changes
-
-    assert job.end.folder is not None
-    kinds = ", ".join(changes(job.end.folder))
-    return f" (made with other {kinds}; again=always runs it again)" if kinds else ""
 
 
 # Processes.

@@ -48,17 +48,6 @@ BASE = {
 }
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended."""
-
-    folder: Path | None  # None: it failed before there was one
-    status: str  # finished | interrupted | failed
-    error: str | None = None  # in one line
-    expected: bool = True  # the line says all; else the folder's traceback.txt says more
-    pass_at: dict[int, float] = field(default_factory=dict)  # k → pass@k of the last evaluation
-
-
 @dataclass
 class ResumeState:
     """How far a run has come, and the state of its parts there."""
@@ -80,7 +69,7 @@ def train(
     folder: Path | None = None,
     runtime: Runtime = SINGLE_PROCESS,
     in_sweep: bool = False,
-) -> Outcome:
+) -> errors.End:
     """Run a configuration, or resume the run in `folder`; return how it ended.
 
     Ctrl-C and errors end a run cleanly, with its rows, weights and status on disk. `runtime`: how
@@ -121,14 +110,14 @@ def train(
         records.finish("finished")
     except KeyboardInterrupt:
         records.finish("interrupted")
-        return Outcome(records.folder, "interrupted", pass_at=display.pass_at)
+        return errors.End("interrupted", records.folder, pass_at=display.pass_at)
     except Exception as error:
         expected, message = errors.is_expected(error), errors.one_line(error)
         if not expected:
             message += f"; more in {records.keep_traceback()}"
         records.finish("failed", message)
-        return Outcome(records.folder, "failed", message, expected, display.pass_at)
-    return Outcome(records.folder, "finished", pass_at=display.pass_at)
+        return errors.End("failed", records.folder, message, display.pass_at, expected=expected)
+    return errors.End("finished", records.folder, pass_at=display.pass_at)
 
 
 def check_base(records: Records, base: dict[str, Any]) -> None:

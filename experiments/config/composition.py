@@ -36,9 +36,7 @@ from experiments.errors import UserError
 
 SEVERAL = ("experiment", "logger")  # groups of which a run may have several choices
 SWEEP = ("-m", "--multirun")
-FLAGS = {"-cp": CONFIG_PATH, "--config-path": CONFIG_PATH, "-cd": CONFIG_DIR} | {
-    "--config-dir": CONFIG_DIR
-}
+FLAGS = {"-cp": CONFIG_PATH, "-cd": CONFIG_DIR} | {f[:-1]: f for f in (CONFIG_PATH, CONFIG_DIR)}
 
 
 def compose(overrides: Sequence[str], folder: Path = CONF) -> DictConfig:
@@ -65,7 +63,19 @@ def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
     Hydra's --config-path FOLDER (a recorded config.yaml) and --config-dir FOLDER (further choices)
     stand in each job as one word.
     """
-    words, flags = _without_flags(arguments)
+    words, flags, rest = list[str](), list[str](), list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        word, _, given = argument.partition("=")
+        if word in FLAGS:
+            folder = given or (rest.pop(0) if rest else "")
+            flags.append(f"{FLAGS[word]}{folder}")
+        elif word.startswith("-") and word not in SWEEP:
+            near = did_you_mean(word, [*SWEEP, *FLAGS, "--cfg", "--help"])
+            write = f"keys have no dash; write {word.lstrip('-')}={given or 'VALUE'}"
+            raise UserError(f"{word!r}: {near}{write}")
+        elif word not in SWEEP:
+            words.append(argument)
     sweep = is_sweep(arguments)
     try:
         overrides = parse_overrides(words)
@@ -92,24 +102,6 @@ def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
     except (HydraException, ValueError) as error:
         raise UserError(" ".join(str(error).split())) from error
     return [[*flags, *job] for job in jobs]
-
-
-def _without_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Separate key=value from --config-path and --config-dir. Raises UserError for others."""
-    words, flags, rest = list[str](), list[str](), list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        word, _, value = argument.partition("=")
-        if word in FLAGS:
-            folder = value or (rest.pop(0) if rest else "")
-            flags.append(f"{FLAGS[word]}{folder}")
-        elif word.startswith("-") and word not in SWEEP:
-            near = did_you_mean(word, [*SWEEP, *FLAGS, "--cfg", "--help"])
-            write = f"keys have no dash; write {word.lstrip('-')}={value or 'VALUE'}"
-            raise UserError(f"{word!r}: {near}{write}")
-        elif word not in SWEEP:
-            words.append(argument)
-    return words, flags
 
 
 # Keys that may change on resume: they affect training by rounding at most. A final dot stands for

@@ -39,7 +39,17 @@ def check_before_start(configs: Sequence[RunConfig]) -> None:
     for config in configs:
         make_folder(config.output_dir, f"output_dir={config.output_dir}")
         make_folder(cache_root(), f"SPO_BENCH_CACHE={cache_root()}")
-        _check_packages(config)
+        if config.engine.name == "vllm":
+            check_vllm()
+        model, file = config.model, locate(config.model.path, config.model.fallback)
+        for needed, package, extra, setting in (
+            (config.runtime.name == "ray", "ray", "ray", "runtime=ray"),
+            (model.adapter == "lora", "peft", "lora", "model.adapter=lora"),
+            (file.endswith(GGUF), "gguf", "gguf", f"model.path={model.path}"),
+        ):
+            if needed and importlib.util.find_spec(package) is None:
+                install = f"pip install -e '.[{extra}]'"
+                raise UserError(f"{setting}: {package} is not installed; {install}")
         on_gpu = config.model.device.startswith("cuda")
         if on_gpu and not any(Path(device).exists() for device in GPU_DEVICES):
             raise UserError(f"model.device={config.model.device}: no GPU here; use cpu or auto")
@@ -93,19 +103,6 @@ def set_ray_environment(address: str | None) -> None:
     os.environ |= {name: os.environ.get(name, value) for name, value in RAY_SETTINGS.items()}
     if address and (Path.home() / ".ray" / "auth_token").is_file():
         os.environ.setdefault("RAY_AUTH_MODE", "token")  # as `ray start` then does
-
-
-def _check_packages(config: RunConfig) -> None:
-    if config.engine.name == "vllm":
-        check_vllm()
-    model, file = config.model, locate(config.model.path, config.model.fallback)
-    for needed, package, extra, setting in (
-        (config.runtime.name == "ray", "ray", "ray", "runtime=ray"),
-        (model.adapter == "lora", "peft", "lora", "model.adapter=lora"),
-        (file.endswith(GGUF), "gguf", "gguf", f"model.path={model.path}"),
-    ):
-        if needed and importlib.util.find_spec(package) is None:
-            raise UserError(f"{setting}: {package} is not installed; pip install -e '.[{extra}]'")
 
 
 def _check_sandbox(config: RunConfig) -> None:

@@ -217,19 +217,15 @@ class InitialValues:
         """
         prompts = {sample.prompt.problem.name: sample.prompt for sample in samples}
         reference_rewards = self.reference.rewards_of(list(prompts.values()))
-        values = {
-            name: self._estimate(name, rewards)
-            for name, rewards in zip(prompts, reference_rewards, strict=True)
-        }
+        values: dict[str, float] = {}
+        for name, reference in zip(prompts, reference_rewards, strict=True):
+            recent = torch.tensor(list(self._recent.get(name, ())), dtype=torch.float64)
+            rewards, weights = recent.view(-1, 2).T
+            values[name] = float(pooled_soft_value(reference, rewards, weights, self.beta))
         if self.online:
             self._add_recent(samples, batch)
         rows = [values[sample.prompt.problem.name] for sample in samples]
         return torch.tensor(rows, dtype=batch.rewards.dtype, device=batch.rewards.device)
-
-    def _estimate(self, problem: str, reference: Tensor) -> float:
-        recent = torch.tensor(list(self._recent.get(problem, ())), dtype=torch.float64)
-        rewards, log_weights = recent.view(-1, 2).T
-        return float(pooled_soft_value(reference, rewards, log_weights, self.beta))
 
     def _add_recent(self, samples: Sequence[Sample], batch: Batch) -> None:
         assert batch.ref_logp is not None and batch.behaviour_logp is not None

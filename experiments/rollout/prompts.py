@@ -107,8 +107,13 @@ def encode_prompts(
         )
     shots = task.shots()
     encode = partial(_encode, tokenizer, shots, chat_args if config.chat else None)
-    settings = (task.prompt_digest, config.chat, shots, sorted(chat_args.items()))
-    cache_file = _cache_file(problems, tokenizer, settings)
+    cache_file = None  # of a prepared data set
+    if isinstance(problems, StoredProblems) and isinstance(tokenizer, PreTrainedTokenizerFast):
+        settings = (task.prompt_digest, config.chat, shots, sorted(chat_args.items()))
+        vocabulary = tokenizer.backend_tokenizer.to_str()
+        key = repr((problems.digest, settings, tokenizer.chat_template, vocabulary))
+        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+        cache_file = cache_root() / "prompts" / f"{digest}.npz"
     if cache_file is not None and cache_file.exists():
         with np.load(cache_file) as arrays:
             ids, ends = arrays["ids"], arrays["ends"]
@@ -155,18 +160,6 @@ def _encode(
             "task.chat=false for plain prompts"
         ) from error
     return encoded["input_ids"]
-
-
-def _cache_file(
-    problems: Sequence[Problem], tokenizer: PreTrainedTokenizerBase, settings: object
-) -> Path | None:
-    """Return the cache file for the prompts of a prepared data set; None for other problems."""
-    if not isinstance(problems, StoredProblems) or not isinstance(
-        tokenizer, PreTrainedTokenizerFast
-    ):
-        return None
-    key = (problems.digest, settings, tokenizer.chat_template, tokenizer.backend_tokenizer.to_str())
-    return cache_root() / "prompts" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.npz"
 
 
 def problem_facts(
