@@ -348,6 +348,9 @@ def print_table(jobs: Sequence[Job]) -> int:
     return len(failures)
 
 
+# Sweeps.
+
+
 @dataclass
 class SweepOptions:
     """The keys of a sweep itself."""

@@ -104,6 +104,8 @@ def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
     return [[*flags, *job] for job in jobs]
 
 
+# Resumed runs.
+
 # Keys that may change on resume: they affect training by rounding at most. A final dot stands for
 # all keys below.
 MAY_CHANGE = (
@@ -198,6 +200,9 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
     info = json.loads((folder / "run.json").read_text())
     recorded = OmegaConf.load(folder / "config.yaml")
     return info.get("status") == "finished" and recorded.steps >= config.steps
+
+
+# `--help` and `--cfg job`.
 
 
 USAGE = """\

@@ -118,6 +118,8 @@ def _check_sandbox(config: RunConfig) -> None:
         strongest_form(i_accept_no_isolation=config.sandbox.i_accept_no_isolation)
 
 
+# What the device decides.
+
 # device → (task.max_prompt_tokens, task.max_response_tokens)
 TOKEN_LIMITS = {"cuda": (2048, 1024), "cpu": (1024, 256)}
 CPU_FACTS = Path("/proc/cpuinfo")  # of Linux; elsewhere a CPU computes in float32
@@ -186,6 +188,8 @@ def final_split_warning(config: RunConfig, study: str | None) -> str | None:
         "with eval.final=true; defaults and designs are chosen on eval.split=choose"
     )
 
+
+# The model's files.
 
 ROOT = CONF.parent
 GGUF = ".gguf"

@@ -162,6 +162,9 @@ def _encode(
     return encoded["input_ids"]
 
 
+# Facts of problems.
+
+
 def problem_facts(
     config: RunConfig, problems: Mapping[str, Sequence[Problem]], judge_version: str
 ) -> dict[str, Any]:

@@ -116,6 +116,8 @@ def sample_lines(
     return [head, *(f"    {line}" for line in lines)]
 
 
+# Signs that a run learns nothing.
+
 FIRST_AFTER = 2  # steps
 TRUNCATED_SHARE = 0.5  # of the responses; above, it is said
 

@@ -225,6 +225,8 @@ def _signal_handlers_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+# Engine, judge and prefetching.
+
 # Versions that the store itself keeps: the base, the rollout policy and the trained one. A call
 # under way keeps its own, so up to train.lag + 1 more exist.
 MAX_VERSIONS = 3

@@ -330,6 +330,9 @@ class NullEngine(Engine):
         raise RuntimeError("this rank does not generate")
 
 
+# Proxies.
+
+
 def attempts(ranks: TorchrunRanks, work: Callable[[], Any]) -> list[Any]:
     """Gather every rank's result, or its error: if it raised alone, the other ranks would wait."""
     try:
