@@ -32,6 +32,7 @@ from experiments.config.schema import RunConfig
 from experiments.errors import FAILED, UserError, exit_with
 from experiments.run_dir.interrupts import exit_on_interrupt
 from experiments.run_dir.records import STUDY_VARIABLE
+from experiments.runner import Again, Workers, default_workers
 
 STUDIES = CONF / "study"
 LESS_IS_BETTER = ("time", "memory")  # metrics of a claim that are no evaluation's
@@ -252,10 +253,10 @@ class Options:
 
     study: str = "mini"  # a file of conf/study, or FILE.yaml
     # parallel runs; by default, and with auto, one for each GPU, or without one for each core
-    jobs: runner.Workers = field(default_factory=runner.default_workers)
+    jobs: Workers = field(default_factory=default_workers)
     seeds: str | None = None  # only these of the study's seeds, with commas between them
     arms: str | None = None  # only these of the study's arms, and the arms they start from
-    again: runner.Again = "never"  # always: begin all runs anew, also those that have finished
+    again: Again = "never"  # always: begin all runs anew, also those that have finished
     plan: bool = False  # print the runs and how they stand, then exit
     live: bool = False  # one run at a time, with its own output on the screen instead of in logs/
 

@@ -34,11 +34,11 @@ from analysis.budgets import curve_score
 from analysis.rendering import markdown_table
 from analysis.runs import load_run
 from envs.command_line import CONF, parse_values
-from experiments import runner
 from experiments.config.composition import config_of
 from experiments.config.schema import RunConfig
 from experiments.errors import FAILED, UserError
 from experiments.run_dir.atomic_files import lock
+from experiments.runner import Job, Runner, Workers, check_runs, default_workers, say
 from experiments.study import Study, Tuning, choose, command, read, split_arguments
 
 SPACES = CONF / "algo" / "_search"
@@ -56,7 +56,7 @@ class Options:
     trials: PositiveInt = 24  # of each arm
     arms: str | None = None  # only these; by default all that have values of their own
     # parallel runs; by default, and with auto, one for each GPU, or without one for each core
-    jobs: runner.Workers = field(default_factory=runner.default_workers)
+    jobs: Workers = field(default_factory=default_workers)
 
 
 # Search spaces.
@@ -154,22 +154,22 @@ class Tuner:
         """Run what is left of the trials, the longer runs and the re-scores."""
         from optuna.trial import Trial, TrialState
 
-        numbers: dict[runner.Job, int] = {}
+        numbers: dict[Job, int] = {}
 
-        def job_of(trial: Trial) -> runner.Job:
+        def job_of(trial: Trial) -> Job:
             values = {key: each.suggest(trial, key) for key, each in self.space.items()}
             job = self.job(trial.number, values, self.tuning.seed)
             numbers[job] = trial.number
             return job
 
-        def ask() -> list[runner.Job]:
+        def ask() -> list[Job]:
             number = len(self.store.get_trials(deepcopy=False))
             if number >= self.options.trials:
                 return []
             self.store.sampler = sampler(self.tuning.seed, number, self.options.trials // 2)
             return [job_of(self.store.ask())]
 
-        def after(job: runner.Job) -> list[runner.Job]:
+        def after(job: Job) -> list[Job]:
             value = score(job)
             state = TrialState.FAIL if value is None else TrialState.COMPLETE
             self.store.tell(numbers[job], value, state=state)
@@ -181,7 +181,7 @@ class Tuner:
             jobs.append(job_of(Trial(self.store, each._trial_id)))
         while len(jobs) < self.options.jobs and (new := ask()):
             jobs += new
-        runner.Runner(jobs, self.options.jobs, after=after).run()
+        Runner(jobs, self.options.jobs, after=after).run()
         for each in self.store.get_trials(deepcopy=False):
             state = each.state.name.lower()
             self.add_row("trial", each.number, self.tuning.seed, each.value, state)
@@ -204,13 +204,13 @@ class Tuner:
         waiting = list(order)
         while waiting and len(done) < number:
             batch = [waiting.pop(0) for _ in range(min(number - len(done), len(waiting)))]
-            runner.say(f"{self.arm}: trials {', '.join(map(str, batch))} {kind}")
+            say(f"{self.arm}: trials {', '.join(map(str, batch))} {kind}")
             jobs = {
                 (trial, seed): self.job(trial, self.values(trial), seed, again=True)
                 for trial in batch
                 for seed in seeds
             }
-            runner.Runner(list(jobs.values()), self.options.jobs).run()
+            Runner(list(jobs.values()), self.options.jobs).run()
             for trial in batch:
                 scores = [score(jobs[trial, seed]) for seed in seeds]
                 for seed, each in zip(seeds, scores, strict=True):
@@ -220,13 +220,13 @@ class Tuner:
                     self.folders += [f for s in seeds if (f := jobs[trial, s].end.folder)]
         return done
 
-    def job(self, trial: int, values: Values, seed: int, again: bool = False) -> runner.Job:
+    def job(self, trial: int, values: Values, seed: int, again: bool = False) -> Job:
         """The run of a trial's values; `again`: with tuning.rescore_overrides."""
         more = self.tuning.rescore_overrides if again else []
         own = [f"{key}={_text(value)}" for key, value in values.items()]
         overrides = (*self.overrides, *more, *own, f"seed={seed}")
         label = f"{self.arm}-t{trial:03}-s{seed}{'-again' * again}"
-        return runner.Job(label, overrides, config_of(overrides))
+        return Job(label, overrides, config_of(overrides))
 
     def scores(self) -> dict[int, float]:
         """Trial → its own score, of those that finished."""
@@ -279,7 +279,7 @@ def sampler(seed: int, number: int, start: int) -> Any:
     return TPESampler(seed=stream, n_startup_trials=1, constant_liar=True)
 
 
-def score(job: runner.Job) -> float | None:
+def score(job: Job) -> float | None:
     """The area under a finished run's learning curve; None if it failed or has no whole curve."""
     if job.end.status != "finished" or job.end.folder is None:
         return None
@@ -325,13 +325,13 @@ def tune(arguments: Sequence[str]) -> int:
         raise UserError(f"{SPACES}: every arm must tune the same number of keys, not {counts}")
     arms = choose("arms", options.arms, tuned)
     configs = {name: config_of(trials[name]) for name in arms}
-    runner.check_runs(list(configs.values()))
+    check_runs(list(configs.values()))
     folder = Path(configs[arms[0]].output_dir) / f"{study.name}-tuning"
     folder.mkdir(parents=True, exist_ok=True)
     storage, tuning_lock = f"sqlite:///{folder.absolute() / 'trials.sqlite'}", lock(folder)
     tuners = [Tuner(n, trials[n], spaces[n], study.tuning, options, storage) for n in arms]
     for tuner in tuners:
-        runner.say(f"{tuner.arm}: {options.trials} trials")
+        say(f"{tuner.arm}: {options.trials} trials")
         tuner.run()
         print(*_write(options.study, study, tuner, configs[tuner.arm]), sep="\n")
     os.close(tuning_lock)
