@@ -43,7 +43,7 @@ def place(tmp_path, monkeypatch):
     """A folder whose run.py is the stand-in; state() reads what that has written."""
     (tmp_path / "run.py").write_text(f"HERE = {str(tmp_path)!r}\n{RUN}")
     monkeypatch.setattr(runner, "ROOT", tmp_path)
-    monkeypatch.setattr(runner, "changed", lambda job: "")
+    monkeypatch.setattr(runner, "changes", lambda folder: {})
     monkeypatch.setattr(runner, "config_of", lambda words: config(tmp_path, words))
 
     def state(config):
