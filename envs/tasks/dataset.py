@@ -258,8 +258,19 @@ class DataSet:
         return {"train": [], "tune": [], "choose": [], "test": test}
 
     def _divide(self, entries: Sequence[Entry], shares: dict[str, float], rest: str) -> Splits:
+        """Split by a hash of the statement: a problem lands in the same split in every file."""
         self.split_shares = shares | {rest: 1 - sum(shares.values())}
-        return divide(entries, shares, rest)
+        splits: Splits = {split: [] for split in (*shares, rest)}
+        for entry in entries:
+            position = entry.split_position
+            for split, share in shares.items():
+                if position < share:
+                    splits[split].append(entry)
+                    break
+                position -= share
+            else:
+                splits[rest].append(entry)
+        return splits
 
     def check_keys(self) -> None:
         """Raise ValueError for a key whose field no row has, and for an unknown difficulty.
@@ -358,21 +369,6 @@ def _good_statements(file: str) -> set[str]:
         return set(table["statement"][table["good"].astype(bool)])
     except (KeyError, ValueError) as error:
         raise ValueError(f"task.quality={file}: not a file of envs.validate: {error}") from error
-
-
-def divide(entries: Sequence[Entry], shares: dict[str, float], rest: str) -> Splits:
-    """Split by a hash of the statement: a problem lands in the same split in every file."""
-    splits: Splits = {split: [] for split in (*shares, rest)}
-    for entry in entries:
-        position = entry.split_position
-        for split, share in shares.items():
-            if position < share:
-                splits[split].append(entry)
-                break
-            position -= share
-        else:
-            splits[rest].append(entry)
-    return splits
 
 
 def _decontaminated(splits: Splits) -> tuple[Splits, list[dict[str, object]]]:

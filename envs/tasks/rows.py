@@ -92,17 +92,6 @@ def find_files(path: str, key: str, files: FilesConfig) -> dict[str, list[RowFil
     """
     if "://" in path:
         return _remote_files(path, key, files)
-    return {
-        split: [
-            RowFile(fsspec.filesystem("file"), str(file), str(file), file.stem, f"{key}={path}")
-            for file in found
-        ]
-        for split, found in local_files(path, key, files).items()
-    }
-
-
-def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]]:
-    """Return the files of each split; a single file is under "all". Raises as `find_files`."""
     folder, kinds = Path(path).expanduser(), ", ".join(SUFFIXES)
     if not folder.exists():
         place = "" if folder.is_absolute() else f"; looked for {folder.absolute()}"
@@ -110,19 +99,24 @@ def local_files(path: str, key: str, files: FilesConfig) -> dict[str, list[Path]
     if folder.is_file():
         if folder.suffix not in SUFFIXES:
             raise ValueError(f"{key}={path}: not a file of rows; it must end in {kinds}")
-        return {"all": [folder]}
-    matches = {split: list(folder.glob(pattern)) for split, pattern in _layout(files).items()}
-    if not any(matches.values()):
-        matches = {split: list(folder.rglob(name)) for split, name in FOLDER_PATTERNS.items()}
-    found = {
-        split: sorted(f for f in matches.get(split, ()) if f.is_file() and f.suffix in SUFFIXES)
-        for split in FOLDER_PATTERNS
-    }
+        found = {"all": [folder]}
+    else:
+        matches = {split: list(folder.glob(pattern)) for split, pattern in _layout(files).items()}
+        if not any(matches.values()):
+            matches = {split: list(folder.rglob(name)) for split, name in FOLDER_PATTERNS.items()}
+        found = {
+            split: sorted(f for f in matches.get(split, ()) if f.is_file() and f.suffix in SUFFIXES)
+            for split in FOLDER_PATTERNS
+        }
     if not any(found.values()):
         raise ValueError(
             f"{key}={path}: no train*, valid*, choose* or test* file of kind {kinds} in it"
         )
-    return found
+    system, where = fsspec.filesystem("file"), f"{key}={path}"
+    return {
+        split: [RowFile(system, str(file), str(file), file.stem, where) for file in each]
+        for split, each in found.items()
+    }
 
 
 def _layout(files: FilesConfig) -> dict[str, str]:

@@ -30,41 +30,31 @@ def make(config: TaskConfig) -> Task:
 
 def load(split: str, size: int) -> list[Problem]:
     """Return `size` problems of a split (or all), easy ones first. No two splits share a sum."""
-    sums = [item for level in LEVELS for item in _level_sums(level, split)][:size]
-    return [_problem(f"sums/{split}/{i:04d}", *item) for i, item in enumerate(sums)]
+    problems: list[Problem] = []
+    place, easier = list(_SHARES).index(split), 0
+    for level, limit in LEVELS.items():
+        pairs = [p for p in itertools.product(range(limit), repeat=2) if max(p) >= easier]
+        random.Random(f"sums/{level}").shuffle(pairs)
+        ends = [0, *(round(len(pairs) * share) for share in itertools.accumulate(_SHARES.values()))]
+        for a, b in pairs[ends[place] : ends[place + 1]]:
+            right, wrong = str(a + b), (str(a + b + 1), str(a + b - 1), str(abs(a - b)))
+            problem = Problem(
+                name=f"sums/{split}/{len(problems):04d}",
+                statement=f"What is {a} + {b}?",
+                samples=(),
+                tests=(Test("", right),),
+                difficulty=level,
+                solutions=(right,),
+                incorrect_solutions=tuple(text for text in wrong if text != right),
+            )
+            problems.append(problem)
+        easier = limit
+    return problems[:size]
 
 
 def prompt(problem: Problem) -> str:
     """Return the user message."""
     return problem.statement
-
-
-def _level_sums(level: str, split: str) -> list[tuple[str, int, int]]:
-    """Return (level, a, b) of a level's pairs in a split, in a fixed random order."""
-    easier = max((limit for limit in LEVELS.values() if limit < LEVELS[level]), default=0)
-    numbers = range(LEVELS[level])
-    pairs = [pair for pair in itertools.product(numbers, numbers) if max(pair) >= easier]
-    random.Random(f"sums/{level}").shuffle(pairs)
-    ends = {
-        name: round(len(pairs) * share)
-        for name, share in zip(_SHARES, itertools.accumulate(_SHARES.values()), strict=True)
-    }
-    starts = dict(zip(_SHARES, [0, *ends.values()], strict=False))
-    return [(level, *pair) for pair in pairs[starts[split] : ends[split]]]
-
-
-def _problem(name: str, level: str, a: int, b: int) -> Problem:
-    test = Test("", str(a + b))
-    wrong = (str(a + b + 1), str(a + b - 1), str(abs(a - b)))
-    return Problem(
-        name,
-        f"What is {a} + {b}?",
-        (),
-        (test,),
-        difficulty=level,
-        solutions=(test.output,),
-        incorrect_solutions=tuple(text for text in wrong if text != test.output),
-    )
 
 
 class FirstInteger:
