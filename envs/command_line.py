@@ -147,20 +147,19 @@ def wants_help(arguments: Sequence[str]) -> bool:
     return not {"-h", "--help", "help"}.isdisjoint(arguments)
 
 
-def print_help(schema: type | None, doc: str | None = None) -> None:
-    """Print a command's help: a text, and the fields of `schema` as its source has them."""
-    text = doc if doc is not None or schema is None else sys.modules[schema.__module__].__doc__
+def print_help(schema: type, doc: str | None = None) -> None:
+    """Print a command's help: a text, and the fields of `schema` as its source has them.
+
+    Those of base classes come first. Without `doc`, the text is the docstring of schema's module.
+    """
+    text = sys.modules[schema.__module__].__doc__ if doc is None else doc
     print(textwrap.dedent(text or "").strip())
-    if schema is not None and fields(typing.cast(Any, schema)):
-        print("\nKeys, written key=value:", *_field_lines(schema), sep="\n")
-
-
-def _field_lines(schema: type) -> Iterator[str]:
-    """Yield the source lines of a dataclass's fields and their comments, those of bases first."""
-    for base in reversed(schema.__mro__):
-        if is_dataclass(base):
-            source = textwrap.dedent(inspect.getsource(base)).partition("\n    def ")[0]
-            yield from re.findall(r"^  (  (?:#|\w+:).*)$", source, re.MULTILINE)
+    lines: list[str] = []
+    for base in filter(is_dataclass, reversed(schema.__mro__)):
+        source = textwrap.dedent(inspect.getsource(base)).partition("\n    def ")[0]
+        lines += re.findall(r"^  (  (?:#|\w+:).*)$", source, re.MULTILINE)
+    if lines:
+        print("\nKeys, written key=value:", *lines, sep="\n")
 
 
 def take_no_arguments(doc: str | None, arguments: Sequence[str]) -> None:

@@ -191,13 +191,9 @@ def find_problem(config: TaskConfig, part: str) -> tuple[Problem, Task]:
     if len(matches) == 1:
         problems, index = places[matches[0]]
         return problems[index], task
-    count = (
-        f"{len(matches)} problems match; for example"
-        if matches
-        else "no problem matches; for example"
-    )
+    count = f"{len(matches)} problems match" if matches else "no problem matches"
     near = matches or difflib.get_close_matches(part, places, n=_MAX_SUGGESTED) or list(places)
-    raise ValueError(f"problem={part}: {count} {', '.join(near[:_MAX_SUGGESTED])}")
+    raise ValueError(f"problem={part}: {count}; for example {', '.join(near[:_MAX_SUGGESTED])}")
 
 
 def _open_whole(config: TaskConfig) -> Task:

@@ -21,6 +21,7 @@ an answer right, but different output proves nothing.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import sys
 import time
@@ -35,7 +36,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from envs.caching import cache_root, locked_folder
+from envs.caching import cache_root, locked_folder, replace_file
 from envs.command_line import (
     CONF,
     choice_lines,
@@ -392,9 +393,6 @@ def known_rates(digests: Sequence[str], judge_version: str) -> dict[str, Any]:
 
 def keep_counts(qualities: Mapping[str, Quality], judge_version: str) -> None:
     """Store counts by content digest, unless more programs of the problem were judged before."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
     folder = cache_root() / "judge_errors"
     with locked_folder(folder):
         known = _known_counts(judge_version)
@@ -403,18 +401,12 @@ def keep_counts(qualities: Mapping[str, Quality], judge_version: str) -> None:
             before = known.get(digest, {"right": 0, "wrong": 0})
             if counts and counts["right"] + counts["wrong"] >= before["right"] + before["wrong"]:
                 known[digest] = counts
-        rows = [{"digest": digest} | known[digest] for digest in sorted(known)]
-        temporary = folder / "counts.tmp"
-        pyarrow.parquet.write_table(pa.Table.from_pylist(rows), temporary)
-        temporary.replace(folder / f"{judge_version}.parquet")
+        replace_file(folder / f"{judge_version}.json", json.dumps(known, sort_keys=True))
 
 
 def _known_counts(judge_version: str) -> dict[str, dict[str, int]]:
-    import pyarrow.parquet
-
-    file = cache_root() / "judge_errors" / f"{judge_version}.parquet"
-    rows = pyarrow.parquet.read_table(file).to_pylist() if file.exists() else []
-    return {row.pop("digest"): row for row in rows}
+    file = cache_root() / "judge_errors" / f"{judge_version}.json"
+    return json.loads(file.read_text()) if file.exists() else {}
 
 
 def parse_judge_arguments(

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 from envs.judge.checkers import as_bytes
 from envs.judge.grading import Grade, PendingProgram, grade, kept_output
@@ -302,43 +303,32 @@ class CheckedProgram:
         return rejected
 
 
+@dataclass(eq=False)
 class CheckerRuns:
-    """The checkers of one judge: their programs, and what they decided on malformed outputs.
+    """The checkers of one judge: their programs, and what they decided on malformed outputs."""
 
-    `limits` are those of a checker on one output. `stats` is charged with the CPU time of checkers,
-    and of programs behind a failure.
-    """
+    sandbox: Sandbox
+    limits: Limits  # of a checker on one output
+    stats: JudgeStats  # charged with the CPU time of checkers, and of programs behind a failure
+    early_stop: bool
+    testlib: str | None
+    _programs: dict[CheckerProgram, str] = field(default_factory=dict)
+    _broken: dict[CheckerProgram, Decision] = field(default_factory=dict)  # that do not compile
+    # (problem, test) → share of its CPU limit in which the checker decides on the expected output;
+    # infinity if it does not
+    _copes: dict[tuple[str, int], float] = field(default_factory=dict)
 
-    def __init__(
-        self,
-        sandbox: Sandbox,
-        limits: Limits,
-        stats: JudgeStats,
-        *,
-        early_stop: bool,
-        testlib: str | None,
-    ) -> None:
-        self.sandbox, self.limits, self.stats = sandbox, limits, stats
-        self.early_stop, self._testlib = early_stop, testlib
-        self._toolchain: Toolchain | None = None
-        self._programs: dict[CheckerProgram, str] = {}
-        self._broken: dict[CheckerProgram, Decision] = {}  # those that do not compile
-        # (problem, test) → share of its CPU limit in which the checker decides on the expected
-        # output; infinity if it does not
-        self._copes: dict[tuple[str, int], float] = {}
+    @cached_property
+    def toolchain(self) -> Toolchain:
+        """The compiler of checkers on testlib. Raises CompilerMissing."""
+        toolchain = find_toolchain(self.testlib)
+        toolchain.require()
+        return toolchain
 
     def require(self, problem: Problem) -> None:
         """Raise CompilerMissing if the problem's checker needs a compiler that is not here."""
         if problem.checker_program and problem.checker_program.language == "testlib":
-            self.toolchain()
-
-    def toolchain(self) -> Toolchain:
-        """Return the compiler of checkers on testlib. Raises CompilerMissing."""
-        if self._toolchain is None:
-            toolchain = find_toolchain(self._testlib)
-            toolchain.require()
-            self._toolchain = toolchain
-        return self._toolchain
+            assert self.toolchain
 
     def run(self, programs: Mapping[int, PendingProgram]) -> Iterator[tuple[int, list[Execution]]]:
         """Yield (number, executions) as programs are graded; their grades are those of `keep`."""
@@ -367,7 +357,7 @@ class CheckerRuns:
         if len(self._programs) + len(new) > KEPT_CHECKERS:
             self._programs = {one: self._programs[one] for one in found if one in self._programs}
         sources = [checker.source for checker in new if checker.language == "testlib"]
-        executables = compile_all(self.toolchain(), sources) if sources else {}
+        executables = compile_all(self.toolchain, sources) if sources else {}
         for checker in new:
             if checker.language == "python":
                 self._programs[checker] = python_program(checker.source)

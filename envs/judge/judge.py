@@ -97,11 +97,8 @@ class Judge:
             memory_mb=config.checker_memory_limit_mb,
             output_mb=OUTPUT_LIMIT_MB,
         )
-        self.checkers = CheckerRuns(
-            *(sandbox, checker_limits, self.stats),
-            early_stop=config.early_stop,
-            testlib=config.testlib,
-        )
+        about = (self.stats, config.early_stop, config.testlib)
+        self.checkers = CheckerRuns(sandbox, checker_limits, *about)
         self.cache: dict[Key, Judgement] = {}
         self._records: dict[str, ProblemRecord] = {}  # by the problem's hash
         self._judgeable: set[str] = set()  # hashes of problems that passed the check

@@ -163,11 +163,8 @@ def _has_column(row: Row, column: str) -> bool:
         return True
     with suppress(SkipRow):
         value = lookup(row, column)
-        return (
-            any(item is not None for item in value)
-            if isinstance(value, list)
-            else value is not None
-        )
+        cases = value if isinstance(value, list) else [value]
+        return any(case is not None for case in cases)
     return False
 
 
