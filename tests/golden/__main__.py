@@ -9,8 +9,9 @@ choice of `algo`, `data` the problems of every data set, `verdicts` those on rea
 CSV files made of packed studies, and `programs` the attack and honest programs of the tests.
 
 A record of runs is exact on a processor of the kind that recorded it. On others log-probs differ
-in their last bits, so numbers are compared to 1e-3 and digests are not. (The records were made at
-f91253e8, whose numbers were those of 2c01db0b to the bit.)
+in their last bits, so numbers are compared to 1e-3 and digests are not; a token near a tie may
+still be drawn otherwise, and that run then differs. (The records were made at f91253e8, whose
+numbers were those of 2c01db0b to the bit.)
 """
 
 from __future__ import annotations
