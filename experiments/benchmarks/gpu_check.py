@@ -89,17 +89,16 @@ class Bench:
     def config(self) -> RunConfig:
         """The configuration of a run with such batches."""
         prompts, responses, tokens = self.size
-        keys = {
-            "model.dtype": "bfloat16",
-            "eval.kl_samples": 0,
-            "task.max_prompt_tokens": self.prompt_tokens,
-            "task.max_response_tokens": tokens,
-            "train.prompts": prompts,
-            "train.group_size": responses,
-            "engine.batch_size": prompts * responses,
-            "engine.logprob_check_samples": 2 * prompts,
-        }
-        return config_of([f"{key}={value}" for key, value in keys.items()])
+        keys = [
+            *("model.dtype=bfloat16", "eval.kl_samples=0"),
+            f"task.max_prompt_tokens={self.prompt_tokens}",
+            f"task.max_response_tokens={tokens}",
+            f"train.prompts={prompts}",
+            f"train.group_size={responses}",
+            f"engine.batch_size={prompts * responses}",
+            f"engine.logprob_check_samples={2 * prompts}",
+        ]
+        return config_of(keys)
 
 
 def random_tokens(bench: Bench, rows: int, count: int) -> list[tuple[int, ...]]:

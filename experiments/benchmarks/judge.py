@@ -122,9 +122,9 @@ def probe(
             raise EOFError
         return {f"{name} a program": 1000 * s / int(line) for name, s in seconds().items()}
 
-    say(workloads)
-    yield measure
-    process.communicate()
+    with process:
+        say(workloads)
+        yield measure
 
 
 @contextlib.contextmanager

@@ -20,7 +20,6 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from envs.problem import Environment, Submission
 from experiments.benchmarks import common
@@ -54,7 +53,7 @@ def measure_steps(rounds: int, mini: MiniContests) -> Values:
         name: partial(common.learner_of(algorithm, policy, pad).update, initial_values=None)
         for name, algorithm in common.algorithms().items()
     }
-    steps["raw"] = Raw(policy.model)
+    steps["raw"] = partial(raw_pass, copy.deepcopy(policy.model))
 
     def time_step(name: str, number: int) -> dict[str, float]:
         seconds = start_timer()
@@ -64,31 +63,24 @@ def measure_steps(rounds: int, mini: MiniContests) -> Values:
     return common.alternate({name: partial(time_step, name) for name in steps}, rounds)
 
 
-class Raw:
+def raw_pass(model: Any, samples: Sequence[Sample], group_size: int, micro_batch: int = 64) -> None:
     """The least of any trainer: forward and backward of the mean log-prob, in padded batches.
 
     Prompts are padded on the left, responses on the right. Logits are at response positions only.
     """
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = copy.deepcopy(model)
-
-    def __call__(self, samples: Sequence[Sample], group_size: int, micro_batch: int = 64) -> None:
-        self.model.zero_grad(set_to_none=True)
-        for start in range(0, len(samples), micro_batch):
-            loss = -self._mean_logps(samples[start : start + micro_batch]).sum() / len(samples)
-            loss.backward()
-
-    def _mean_logps(self, samples: Sequence[Sample]) -> Tensor:
-        prompts = padded([sample.prompt.tokens for sample in samples], "left")
-        tokens = padded([sample.tokens for sample in samples], "right")
-        ids = torch.cat([prompts, tokens], 1).to(next(self.model.parameters()).device)
+    model.zero_grad(set_to_none=True)
+    for start in range(0, len(samples), micro_batch):
+        part = samples[start : start + micro_batch]
+        prompts = padded([sample.prompt.tokens for sample in part], "left")
+        tokens = padded([sample.tokens for sample in part], "right")
+        ids = torch.cat([prompts, tokens], 1).to(model.device)
         mask, ids = (ids >= 0).long(), ids.clamp(min=0)
         places = {"attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
-        logits = self.model(input_ids=ids, **places, logits_to_keep=tokens.shape[1] + 1).logits
+        logits = model(input_ids=ids, **places, logits_to_keep=tokens.shape[1] + 1).logits
         logps = logits[:, :-1].float().log_softmax(-1)
         mask, ids = mask[:, prompts.shape[1] :], ids[:, prompts.shape[1] :]
-        return (logps.gather(-1, ids[..., None])[..., 0] * mask).sum(-1) / mask.sum(-1)
+        means = (logps.gather(-1, ids[..., None])[..., 0] * mask).sum(-1) / mask.sum(-1)
+        (-means.sum() / len(samples)).backward()
 
 
 # Whole steps
@@ -120,7 +112,8 @@ def measure_whole_steps(rounds: int, mini: MiniContests) -> Values:
     default = config_of([])
     default.task = mini.task
     with open_environments(default) as environments:
-        ours, floor = our_steps(mini, environments.make()), Raw(mini.engine.model)
+        ours = our_steps(mini, environments.make())
+        floor = partial(raw_pass, copy.deepcopy(mini.engine.model))
 
         def take(number: int) -> None:
             seconds = start_timer()

@@ -50,7 +50,8 @@ class ActiveSequences:
     Responses to a prompt that are equal so far share a row, and every row has a response.
     """
 
-    index: Tensor  # (responses,) each one's slot in the batch
+    slots: list[Slot]  # of the batch, finished ones included
+    index: Tensor  # (responses,) each one's slot
     uniforms: Tensor  # (responses, max_tokens) in [0, 1)
     row_of: Tensor  # (responses,) each one's row
     position: Tensor  # (rows, 1) position id of the token to feed next
@@ -148,6 +149,7 @@ class HFEngine(Engine):
         cache, logits, position = self._prefill(tokens, states, steps)
         cache.begin(len(batch))
         active = ActiveSequences(
+            slots=batch,
             index=torch.arange(len(batch), device=device),
             uniforms=uniforms([slot.seed for slot in batch], steps).to(device),
             row_of=torch.tensor([row_of[slot.prompt, slot.begun] for slot in batch], device=device),
@@ -173,7 +175,7 @@ class HFEngine(Engine):
                 if self.on_tokens:
                     self.on_tokens(responses)
                 if used is not None:
-                    yield self._leaving(request, batch, active, (lengths, *columns), ~live)
+                    yield self._leaving(request, active, (lengths, *columns), ~live)
                     active.select(live, used)
                     token, live = token[live], live[live]
                 if not len(token) or step + 1 == steps:
@@ -187,7 +189,7 @@ class HFEngine(Engine):
                 )
                 active.position, logits = active.position + 1, output.logits[:, -1]
             rest = torch.ones_like(live)
-            yield self._leaving(request, batch, active, (lengths, *columns), rest)
+            yield self._leaving(request, active, (lengths, *columns), rest)
 
     def _prefill(
         self, contexts: Sequence[Sequence[int]], held: Sequence[Tensor | None], steps: int
@@ -218,12 +220,7 @@ class HFEngine(Engine):
         return cache, output.logits[:, -1], lengths[:, None]
 
     def _leaving(
-        self,
-        request: Request,
-        batch: list[Slot],
-        active: ActiveSequences,
-        drawn: Sequence[Tensor],
-        leaving: Tensor,
+        self, request: Request, active: ActiveSequences, drawn: Sequence[Tensor], leaving: Tensor
     ) -> list[FinishedResponse]:
         """Return the responses that leave the batch, `leaving` (responses,) as bool.
 
@@ -236,7 +233,7 @@ class HFEngine(Engine):
         responses = []
         rows = zip(index.tolist(), *(column[index].tolist() for column in drawn), strict=True)
         for at, (place, length, tokens, logps, entropies) in enumerate(rows):
-            slot, end = batch[place], length or request.sampling.max_tokens
+            slot, end = active.slots[place], length or request.sampling.max_tokens
             completion = Completion(
                 tokens=tuple(tokens[:end]),
                 logps=tuple(logps[:end]),

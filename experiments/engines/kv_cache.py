@@ -64,7 +64,6 @@ class OwnLayer(Layer):
         if self.earlier is not None:
             self.keys[:, :, : self.filled], self.values[:, :, : self.filled] = self.earlier
             self.earlier = None
-        self.dtype, self.device = key_states.dtype, key_states.device
         self.is_initialized = True
 
     def update(
@@ -365,9 +364,6 @@ class KeptKeys:
 
     def __init__(self) -> None:
         self._kept: dict[TokenIds, dict[TokenIds, Tensor]] = {}  # prompt → response → states
-
-    def __len__(self) -> int:
-        return sum(map(len, self._kept.values()))
 
     def add(self, prompt: Sequence[int], response: Sequence[int], states: Tensor) -> None:
         """Keep `states`, (2 × layers, heads, tokens, dim)."""

@@ -101,8 +101,7 @@ class Host:
     @property
     def version(self) -> int:
         """The version of the weights that it holds."""
-        if self._loaded is None:
-            raise RuntimeError("vLLM has no policy's weights loaded")
+        assert self._loaded  # `load` comes first
         return self._loaded[1]
 
     def load(self, policy: Policy) -> None:

@@ -240,20 +240,13 @@ def micro_batches(tokens: Tokens, size: int, max_tokens: int | None = None) -> I
             open_rows = []
         if max_tokens is not None and not fits(rows):
             rows = sorted(rows, key=lambda row: lengths[row])
-        *full, last = _split(rows, fits)
-        yield from (torch.tensor(rows, device=device) for rows in full)
-        open_rows += last
+        for row in rows:
+            if open_rows and not fits([*open_rows, row]):
+                yield torch.tensor(open_rows, device=device)
+                open_rows = []
+            open_rows.append(row)
     if open_rows:
         yield torch.tensor(open_rows, device=device)
-
-
-def _split(rows: list[int], fits: Callable[[list[int]], bool]) -> Iterator[list[int]]:
-    """Yield parts of these rows, in order, each as long as fits and at least one row."""
-    start = 0
-    for end in range(1, len(rows) + 1):
-        if end == len(rows) or not fits(rows[start : end + 1]):
-            yield rows[start:end]
-            start = end
 
 
 def plan_micro_batches(tokens: Tokens, config: TrainConfig, ranks: RankGroup) -> Iterator[Tensor]:

@@ -115,10 +115,8 @@ def _training_pass(model_config: Any, config: RunConfig, needs: Needs, size: int
     """
     train, text = config.train, model_config.get_text_config()
     width, query, key = _widths(model_config)
-    prompt, response = (
-        config.task.max_prompt_tokens or 0,
-        config.longest_response(config.task.turns),
-    )
+    prompt = config.task.max_prompt_tokens or 0
+    response = config.longest_response(config.task.turns)
     rows, prompts = min(train.micro_batch, train.prompts * train.group_size), train.prompts
     if train.micro_tokens is not None:
         rows, prompts = max(1, min((train.micro_tokens - prompt) // response, train.group_size)), 1
@@ -143,9 +141,8 @@ def _generation(model_config: Any, config: RunConfig, size: int) -> int:
     problems = getattr(config.task, f"{config.eval.split}_problems")
     requests = max(config.train.prompts * config.train.group_size, problems * config.eval.samples)
     length = config.longest_response(max(config.task.turns, config.eval_turns))
-    slots = min(config.engine.batch_size, requests) * (
-        (config.task.max_prompt_tokens or 0) + length
-    )
+    length += config.task.max_prompt_tokens or 0
+    slots = min(config.engine.batch_size, requests) * length
     return slots * 2 * (key * text.num_hidden_layers + query) * size
 
 

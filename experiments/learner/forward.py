@@ -28,12 +28,7 @@ from transformers.modeling_utils import AttentionInterface
 from algorithms.base import PolicyOutput
 from algorithms.logprobs import Entropy, chosen_logp
 from experiments.learner.batching import Tokens
-from experiments.policy.overrides import (
-    AttentionOverride,
-    can_override_attention,
-    checkpointed,
-    is_checkpointed,
-)
+from experiments.policy import overrides
 from experiments.policy.policy import Policy
 
 PACKED = "spo_bench_packed"  # no mask function has this name, so the model makes no mask
@@ -45,7 +40,7 @@ def can_pack(policy: Policy) -> bool:
 
     Sharded policies use padded rows, where FSDP's backward pass gets the gradients it waits for.
     """
-    return can_override_attention(policy.model) and not policy.sharded
+    return overrides.can_override_attention(policy.model) and not policy.sharded
 
 
 def token_hidden(policy: Policy, tokens: Tokens) -> Tensor:
@@ -123,41 +118,35 @@ def scalar_head(backbone: Policy) -> nn.Linear:
 
 
 def _padded_hidden(policy: Policy, tokens: Tokens) -> Tensor:
-    config = policy.model.config
-    if not is_checkpointed(policy):
-        return _read_padded(policy, tokens, DynamicCache(config=config))
-    layers = config.get_text_config().num_hidden_layers
-    with checkpointed(policy):
-        return _read_padded(policy, tokens, Cache(layers=[PromptLayer() for _ in range(layers)]))
-
-
-def _read_padded(policy: Policy, tokens: Tokens, cache: Cache) -> Tensor:
     """Read padded prompts, then the responses over the prompts' cache → (batch, time, width)."""
-    backbone = policy.model.base_model
+    config, backbone = policy.model.config, policy.model.base_model
+    cache: Cache = DynamicCache(config=config)
+    if overrides.is_checkpointed(policy):
+        layers = config.get_text_config().num_hidden_layers
+        cache = Cache(layers=[PromptLayer() for _ in range(layers)])
     shared_mask = tokens.prompt_mask[:, :-1]
-    shared_positions = (shared_mask.cumsum(-1) - 1).clamp(min=0)
-    read = backbone(
-        input_ids=tokens.prompts[:, :-1],
-        attention_mask=shared_mask.long(),
-        position_ids=shared_positions,
-        past_key_values=cache,
-        use_cache=True,
-    )
-    if isinstance(cache, DynamicCache):
-        cache.batch_select_indices(tokens.prompt_of)
-    else:
-        cache = Cache(layers=[ResponseLayer(layer, tokens.prompt_of) for layer in cache.layers])
-    last = tokens.prompts[tokens.prompt_of, -1:]
-    time = tokens.responses.shape[1]
-    first_position = tokens.prompt_mask.sum(-1)[tokens.prompt_of].unsqueeze(-1) - 1
-    fed = torch.ones_like(tokens.mask)  # no real token attends to the right padding after it
-    output = backbone(
-        input_ids=torch.cat([last, tokens.responses[:, :-1]], 1),
-        attention_mask=torch.cat([shared_mask[tokens.prompt_of], fed], 1).long(),
-        position_ids=first_position + torch.arange(time, device=last.device),
-        past_key_values=cache,
-        use_cache=True,
-    )
+    with overrides.checkpointed(policy):
+        read = backbone(
+            input_ids=tokens.prompts[:, :-1],
+            attention_mask=shared_mask.long(),
+            position_ids=(shared_mask.cumsum(-1) - 1).clamp(min=0),
+            past_key_values=cache,
+            use_cache=True,
+        )
+        if isinstance(cache, DynamicCache):
+            cache.batch_select_indices(tokens.prompt_of)
+        else:
+            cache = Cache(layers=[ResponseLayer(each, tokens.prompt_of) for each in cache.layers])
+        last = tokens.prompts[tokens.prompt_of, -1:]
+        first_position = tokens.prompt_mask.sum(-1)[tokens.prompt_of].unsqueeze(-1) - 1
+        fed = torch.ones_like(tokens.mask)  # no real token attends to the right padding after it
+        output = backbone(
+            input_ids=torch.cat([last, tokens.responses[:, :-1]], 1),
+            attention_mask=torch.cat([shared_mask[tokens.prompt_of], fed], 1).long(),
+            position_ids=first_position + torch.arange(fed.shape[1], device=last.device),
+            past_key_values=cache,
+            use_cache=True,
+        )
     if policy.sharded and torch.is_grad_enabled():
         # FSDP sums a layer's gradients over the ranks once the layer's output has a gradient. Of
         # the prompts only keys and values are used, so this term gives their output one.
@@ -322,8 +311,8 @@ def packed_hidden(policy: Policy, tokens: Tokens) -> Tensor:
         time = torch.arange(fed.shape[1], device=lengths.device)
         positions = lengths[tokens.prompt_of] + time
         passes.append((responses, responses.pack(fed), responses.pack(positions)))
-    override = AttentionOverride(model.config, PACKED)
-    with override, checkpointed(policy, override):
+    override = overrides.AttentionOverride(model.config, PACKED)
+    with override, overrides.checkpointed(policy, override):
         for block, ids, at in passes:
             output = model.base_model(
                 input_ids=ids.unsqueeze(0),

@@ -15,19 +15,10 @@ from torch import Tensor, nn
 from algorithms.base import Algorithm, Batch, PolicyOutput
 from algorithms.logprobs import Entropy
 from experiments.config.schema import TrainConfig
-from experiments.learner import batching
+from experiments.learner import batching, metrics
 from experiments.learner.batching import Tokens
 from experiments.learner.costs import PassCosts
 from experiments.learner.forward import score
-from experiments.learner.metrics import (
-    GRADIENT_WEIGHTS,
-    batch_metrics,
-    common_metrics,
-    explained_variance,
-    gradient_weights,
-    group_metrics,
-    step_metrics,
-)
 from experiments.learner.modules import (
     Float32AdamW,
     Modules,
@@ -115,7 +106,7 @@ class Learner:
         Initial values come after the reference's log-probs, which the online estimate reads.
         """
         self.optimiser.zero_grad(set_to_none=True)
-        tokens, batch, metrics = self._assemble(samples, group_size)
+        tokens, batch, measured = self._assemble(samples, group_size)
         if self.algorithm.needs.initial_value != "none":
             before, given = batch, initial_values
 
@@ -124,7 +115,7 @@ class Learner:
                 return given.compute(samples, before)
 
             batch = replace(batch, q0=self.ranks.broadcast(compute))
-        metrics |= group_metrics(batch)
+        measured |= metrics.group_metrics(batch)
         steps: list[dict[str, float]] = []
         kept_rows = 0
         self.ledger.activity.expect(len(samples) * self.config.epochs, "responses")
@@ -132,7 +123,7 @@ class Learner:
             if not self.algorithm.needs.policy:
                 batch = self.algorithm.prepare(batch)
                 if pair := self.algorithm.values_and_outcomes(batch):
-                    metrics["value/explained_variance"] = explained_variance(*pair)
+                    measured["value/explained_variance"] = metrics.explained_variance(*pair)
             for rows, part in self._mini_batches(tokens, batch):
                 if steps:
                     self.optimiser.zero_grad(set_to_none=True)
@@ -142,8 +133,8 @@ class Learner:
                     steps.append(self._step(tokens, part.only_kept(), kept))
                     self.critic_is_ahead = False
             self.batches += 1
-        metrics |= {"kept_share": kept_rows / len(samples) / self.config.epochs}
-        return metrics | batch_metrics(steps)
+        measured |= {"kept_share": kept_rows / len(samples) / self.config.epochs}
+        return measured | metrics.batch_metrics(steps)
 
     def _mini_batches(self, tokens: Tokens, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows of the batch, those rows prepared) for each optimiser step, groups whole.
@@ -180,7 +171,7 @@ class Learner:
         every = self.config.reference_every
         tokens = batching.pack(samples, self.pad, self.model.device)
         batch = batching.judged_batch(samples, tokens.own, group_size, self.config, self.batches)
-        batch, metrics = batching.with_behaviour(
+        batch, measured = batching.with_behaviour(
             batch, samples, tokens, self.config, self.logp, self.ref_logp
         )
         if every and self.batches % every == 0:
@@ -204,7 +195,7 @@ class Learner:
                 self.flops.valued(tokens)
                 values = self.modules.values(tokens)
             batch = replace(batch, values=values)
-        return tokens, batch, metrics
+        return tokens, batch, measured
 
     def logp(self, tokens: Tokens) -> Tensor:
         """Return the policy's log-probs at the training temperature, (batch, time), no gradient."""
@@ -273,9 +264,11 @@ class Learner:
             self.flops.trained(learned_from, critic=True)
         sums = self._accumulate(tokens, batch, kept)
         if policy_waits:  # its gradient moves nothing
-            sums = {name: value for name, value in sums.items() if name not in GRADIENT_WEIGHTS}
+            for name in metrics.GRADIENT_WEIGHTS:
+                del sums[name]
         totals = {name: self.ranks.sum(value) for name, value in sums.items()}
-        result = step_metrics(totals, self.clipping.clip(self.optimiser.param_groups, policy_waits))
+        clipping = self.clipping.clip(self.optimiser.param_groups, policy_waits)
+        result = metrics.step_metrics(totals, clipping)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.factor(self.batches)
         result["learning_rate"] = self.optimiser.param_groups[0]["lr"]
@@ -303,12 +296,12 @@ class Learner:
             if prepare:
                 micro = self.algorithm.prepare(replace(micro, policy_logp=output.logp.detach()))
             output.logp.retain_grad()
-            loss, metrics = self.algorithm.loss(output, micro)
+            loss, measured = self.algorithm.loss(output, micro)
             self._backward(loss, counts)
-            metrics |= gradient_weights(output, micro)
-            metrics |= common_metrics(output, micro, online, fresh, offline)
-            metrics["loss"] = loss.detach()
-            for name, value in metrics.items():
+            measured |= metrics.gradient_weights(output, micro)
+            measured |= metrics.common_metrics(output, micro, online, fresh, offline)
+            measured["loss"] = loss.detach()
+            for name, value in measured.items():
                 totals[name] += value.detach() if counts else 0
             self.ledger.activity.advance(len(rows) * self.ranks.size)
         return totals

@@ -200,7 +200,13 @@ class ProgramFile:
                 file.seek(offset)
                 rows.append(Line.model_validate_json(file.readline()))
         for row in rows:
-            text, tokens = self._response(row)
+            if row.tokens is not None:
+                tokens = tuple(row.tokens)
+                text = str(self.tokenizer.decode(row.tokens, skip_special_tokens=True))
+            else:
+                given = row.response
+                text = self.format_response(row.program or "") if given is None else given
+                tokens = encode_response(text, self.tokenizer)
             logps = None if row.logprobs is None else tuple(row.logprobs)
             if len(tokens) > self.max_tokens:
                 self.left_out["over task.max_response_tokens"] += 1
@@ -249,15 +255,6 @@ class ProgramFile:
                 "add them, or set train.missing_logprobs=reference or =recomputed"
             )
         return row
-
-    def _response(self, row: Line) -> tuple[str, tuple[int, ...]]:
-        """Return a line's text and tokens."""
-        if row.tokens is not None:
-            decoded = str(self.tokenizer.decode(row.tokens, skip_special_tokens=True))
-            return decoded, tuple(row.tokens)
-        given = row.response
-        text = self.format_response(row.program or "") if given is None else given
-        return text, encode_response(text, self.tokenizer)
 
 
 def encode_response(text: str, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:

@@ -166,16 +166,9 @@ def samples_of(
 
 def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfig) -> Sample:
     logps, tokens = row["logps"], row["tokens"]
-    judgement = Judgement(
-        Verdict(row["verdict"]),
-        row["passed"],
-        row["total"],
-        row["run_tests"],
-        row["program"],
-        row["cpu_s"],
-        problem_hash=row["problem_hash"],
-        judge_version=row["judge"],
-    )
+    same = ("passed", "total", "program", "cpu_s", "problem_hash")
+    fields = {"run": row["run_tests"], "judge_version": row["judge"]} | {k: row[k] for k in same}
+    judgement = Judgement(Verdict(row["verdict"]), **fields)
     lengths = row["turns"] or []
     turns = tuple(map(Turn, lengths[::2], [*lengths[1::2], 0])) if lengths else ()
     generated = len(tokens) - sum(lengths[1::2])

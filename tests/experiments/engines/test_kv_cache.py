@@ -132,7 +132,7 @@ def test_answers_from_kept_keys_are_those_of_contexts_read_anew(
         converse(engine, keep, release, temperature)
         for keep, release in ((True, False), (False, False), (True, True))
     )
-    assert len(engine._kept) == 0  # nothing of conversations that have ended
+    assert not engine._kept._kept  # nothing of conversations that have ended
     assert kept == converse(engine, True, temperature=temperature)  # to the bit
     assert [(context, a.tokens) for context, a in kept] == [(c, a.tokens) for c, a in anew]
     assert [a.tokens for _, a in released] == [a.tokens for _, a in anew]
@@ -158,7 +158,7 @@ def test_keys_are_found_by_their_tokens():
     kept.add([1], (3, 4), short)
     found = kept.take([[1, 2], [9]], [[(3, 4, 5, 6, 7, 8), (3, 4, 5, 0), (3, 4, 0)], [(3, 4, 5)]])
     assert found == {(0, (3, 4, 5, 6, 7, 8)): long, (0, (3, 4, 5, 0)): short}
-    assert len(kept) == 1  # of another prompt
+    assert kept._kept == {(1,): {(3, 4): short}}  # of another prompt
 
 
 def test_columns_end_where_the_first_context_has_to_be_read():
