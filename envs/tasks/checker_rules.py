@@ -41,36 +41,18 @@ def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
 
 _NEEDS_CHECKER = {reason: _any_of(found) for reason, found in _PHRASES["freedoms"].items()}
 _SEVERAL_CONSTRUCTIONS = _any_of(_PHRASES["several constructions"])
+_PATTERNS = {name: _any_of(found) for name, found in _PHRASES["construction"].items()}
+_PATTERNS |= {name: re.compile("|".join(found)) for name, found in _PHRASES["sentence"].items()}
 
 # An exponent alone (`1e5`) is no float: it is more often a name or a hexadecimal string.
 _FLOAT_WITH_POINT = re.compile(rb"[+-]?+(?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
 _PADDED_INTEGER = re.compile(rb"[+-]?+0[0-9]++")
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*+)(?:\.[0-9]*+)?")  # 0110 is a string
 
-# A decision, and an example that proves it: "If an appropriate input array exists, print YES,
-# followed by the input array" (code_contests_test 43, 22), "If there are two disjoint sets, print
-# their descriptions" (taco_special_judge 46), "Print -1 if there is no solution. Otherwise, print a
-# k x k matrix" (taco_stdin 343). Of the 105 marked rows of the data sets, this rule alone finds 51;
-# it marks no row that has one answer.
-_OUTPUT_SECTION = re.compile(r"\n[\s*#-]*output(?: format)?[\s:*#-]*\n", re.IGNORECASE)
-_EXAMPLES = re.compile(r"\n[\s*#-]*(?:sample|example|constraints|note)", re.IGNORECASE)
-_DECISION = re.compile(
-    r"\b(?:if|in case)\b[^.\n]{0,80}\b(?:possible|exists?|there (?:is|are)|answer is)\b",
-    re.IGNORECASE,
-)
-_EXAMPLE = re.compile(
-    r"\b(?:print|output|followed by|display)\b[^.\n]{0,100}"
-    r"\b(?:the|a|an|its|that|this|such|their|two|three|four|k|n|m) (?:\w{1,20} ){0,2}?"
-    r"(?:sequences?|permutation|array|strings?|sets?|subsets?|path|cycle|route|plan|tree|graph|"
-    r"matrix|table|grid|schedule|label(?:s|ing)|numbers|integers|pairs?|indices|indexes|vertices|"
-    r"edges|moves|operations|coordinates|descriptions?|lines)\b",
-    re.IGNORECASE,
-)
-_UNIQUE = re.compile(
-    r"\bunique\b|\blexicographically\b|\b(?:smallest|largest|shortest|earliest|comes first)\b"
-    r"|\bi-th\b[^.\n]{0,40}\b(?:least|minim|maxim|number of|cost|distance|answer)",
-    re.IGNORECASE,
-)
+
+def _found(name: str, text: str, start: int = 0) -> re.Match[str] | None:
+    """Return where a text, from `start` on, has one of the phrases of this name."""
+    return _PATTERNS[name].search(text, start)
 
 
 def checker_for(statement: str, tests: Sequence[Test], fn_name: str | None) -> str:
@@ -96,12 +78,12 @@ def why_needs_checker(statement: str, tests: Sequence[Test]) -> str | None:
     for reason, pattern in _NEEDS_CHECKER.items():
         if pattern.search(text):
             return reason
-    begin = _OUTPUT_SECTION.search(statement)
-    end = _EXAMPLES.search(statement, begin.end() if begin else 0)
+    begin = _found("output_section", statement)
+    end = _found("examples", statement, begin.end() if begin else 0)
     before_examples = statement[: end.start()] if end else statement
     section = before_examples[begin.end() :] if begin else ""
-    asks_for_one = _EXAMPLE.search(section) and _DECISION.search(section)
-    if _SEVERAL_CONSTRUCTIONS.search(text) or (asks_for_one and not _UNIQUE.search(section)):
+    asks_for_one = _found("example", section) and _found("decision", section)
+    if _SEVERAL_CONSTRUCTIONS.search(text) or (asks_for_one and not _found("unique", section)):
         words = before_examples.lower()
         if any(_is_construction(test.output, words) for test in tests):
             return "several constructions"
@@ -162,26 +144,6 @@ _TIMES = (r"\times", r"\cdot")
 # A period within a number, as in 0.01, ends no sentence.
 _SENTENCE_END = re.compile(r"[.!?](?=[\s)\"'”]|$)|\n\s*\n|\n\s*[-*•]\s|;")
 
-# 10^-6, 10 - 6 (its superscript was lost), 5*10^-4, 1e-9, 0.001
-_SMALL_NUMBER = re.compile(
-    r"(?<![\w.^])(?:(?P<factor>\d{1,3}(?:\.\d{1,3})?)\s?\*\s?)?10\s?(?:\^|\*\*)?\s?\(?\s?-\s?"
-    r"(?P<power>\d{1,2})(?![\w.]?\d|\s?[=+*/-])"
-    r"|(?<![\w.^])(?P<mantissa>\d{1,3}(?:\.\d{1,3})?)e\s?-\s?(?P<exponent>\d{1,2})(?!\d)"
-    r"|(?<![\w.^])(?P<decimal>0?\.\d{1,15})(?![\w.]?\d)"
-)
-_ERROR = re.compile(  # also |a - b|, as in "correct if |a - b| / max(1, |b|) <= 10^-6"
-    r"\berrors?\b|\baccura|\bprecis|\btoleran|\bnoggrannhet|\b(?:fel|felet)\b"
-    r"|\|\s?\w{1,6}\s?-\s?\w{1,6}\s?\|"
-)
-_DISTANCE = re.compile(
-    r"\bdiffer|\bdeviat|\bwithin\b|\boff by\b|\baway from\b|\bcorrect (?:up )?to\b|\binom\b"
-)
-_ANSWER = re.compile(
-    r"\banswer|\boutput|\bprint|\bresult|\bcorrect|\baccepted\b|\bjury|\bjudge|\bsolution|\bexpected\b"
-    r"|\brelative\b|\babsolute (?:or relative )?error|\bsvar|\bdisplay|\breport|\bvalid\b"
-)
-_ABOUT_THE_INPUT = re.compile(r"\binputs?\b|\bgiven (?:with|to|up)\b|\bguarante|\bassum")
-
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -209,12 +171,12 @@ def stated_tolerance(statement: str) -> Tolerance | None:
 
 
 def _tolerance_of(sentence: str) -> Tolerance | None:
-    error, distance = _ERROR.search(sentence), _DISTANCE.search(sentence)
-    if not (error or distance) or not _ANSWER.search(sentence):
+    error, distance = _found("error", sentence), _found("distance", sentence)
+    if not (error or distance) or not _found("answer", sentence):
         return None
-    if _ABOUT_THE_INPUT.search(sentence) and "error" not in sentence:
+    if _found("about_the_input", sentence) and "error" not in sentence:
         return None
-    numbers = [_value(match) for match in _SMALL_NUMBER.finditer(sentence)]
+    numbers = [_value(match) for match in _PATTERNS["small_number"].finditer(sentence)]
     numbers = [number for number in numbers if 0 < number <= MAX_TOLERANCE]
     if not numbers:
         return None
@@ -234,13 +196,7 @@ def _value(match: re.Match[str]) -> float:
     return float(match["decimal"])
 
 
-_ROUND = re.compile(r"\bround(?:ed|ing)?\b|\bexactly\b")
 _COUNTS = {"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-_DECIMALS = re.compile(
-    r"\b(?P<count>\d{1,2}|zero|one|two|three|four|five|six)[\s-]?(?:decimal|digits?\b|places?\b)"
-)
-_AFTER_POINT = re.compile(r"\bdecimal|\bafter the (?:floating )?point\b|\bfraction")
-_NO_ROUNDING = re.compile(r"\b(?:not|without|rounded? (?:down|up)|rounding error)\b|n't\b")
 
 
 def rounded_decimals(statement: str) -> int | None:
@@ -250,27 +206,14 @@ def rounded_decimals(statement: str) -> int | None:
     taco_stdin 46, where 4.3300009 was accepted for 4.33.
     """
     for sentence in _sentences(_plain(statement)):
-        if not _ROUND.search(sentence) or not _AFTER_POINT.search(sentence):
+        if not _found("round", sentence) or not _found("after_point", sentence):
             continue
-        count = _DECIMALS.search(sentence)
-        about_input = _ABOUT_THE_INPUT.search(sentence) or not _ANSWER_OR_VALUE.search(sentence)
-        if count and not about_input and not _NO_ROUNDING.search(sentence):
+        count = _found("decimals", sentence)
+        about_input = _found("about_the_input", sentence) or not _found("answer_or_value", sentence)
+        if count and not about_input and not _found("no_rounding", sentence):
             text = count["count"]
             return _COUNTS[text] if text in _COUNTS else int(text)
     return None
-
-
-_ANSWER_OR_VALUE = re.compile(
-    r"\banswer|\boutput|\bprint|\bresult|\bvalue|\bdisplay|\breport|\bround"
-)
-
-_PRINTING = re.compile(r"\b(?:print|output|displayed|answer|write|report)")
-_DIGIT_TEXT = re.compile(
-    r"\bleading zero|\bzero-padded\b|\bpadded with (?:leading )?zero|\b\d{1,2}-digit\b"
-    r"|\bexactly (?:\w{1,10}|\$\w\$) (?:digits|bits|binary digits)\b"
-    r"|\bbinary (?:string|representation|notation)|\bstring (?:\w{1,10} )?of length\b"
-    r"|\bstring (?:\w{1,10} )?consisting of\b"
-)
 
 
 def asks_for_digits(statement: str) -> bool:
@@ -280,21 +223,10 @@ def asks_for_digits(statement: str) -> bool:
     print. Rows that made it: taco_stdin 182, 397, code_contests_test 66.
     """
     for sentence in _sentences(_plain(statement)):
-        printing = _PRINTING.search(sentence)
-        if printing and _DIGIT_TEXT.search(sentence, printing.end()):
+        printing = _found("printing", sentence)
+        if printing and _found("digit_text", sentence, printing.end()):
             return True
     return False
-
-
-_LETTERS = re.compile(
-    r"\b(?:letters?|characters?|strings?|print|printed|output|displayed|answer|yes|no)\b"
-)
-_FREE_CASE = re.compile(
-    r"\b(?:any|arbitrary|either) (?:letter )?(?:case|register)\b"
-    r"|\b(?:either|in) (?:the )?(?:upper|lower)-?\s?case or "
-)
-_CHOSEN_CASE = re.compile(r"\bcase\b[^.]{0,40}\b(?:for|of) each (?:letter|character)")
-_CASELESS = re.compile(r"\bcase[- ]insensitiv")
 
 
 def allows_any_case(statement: str) -> bool:
@@ -304,12 +236,12 @@ def allows_any_case(statement: str) -> bool:
     taco_stdin 18 says "You can choose the case (lower or upper) for each letter arbitrary".
     """
     for sentence in re.split(r"[.\n]", statement[:MAX_STATEMENT_CHARS].lower()):
-        letters, printing = _LETTERS.search(sentence), _PRINTING.search(sentence)
-        if letters and _FREE_CASE.search(sentence, letters.end()):
+        letters, printing = _found("letters", sentence), _found("printing", sentence)
+        if letters and _found("free_case", sentence, letters.end()):
             return True
-        if printing and _CASELESS.search(sentence, printing.end()):
+        if printing and _found("caseless", sentence, printing.end()):
             return True
-        if _CHOSEN_CASE.search(sentence):
+        if _found("chosen_case", sentence):
             return True
     return False
 
