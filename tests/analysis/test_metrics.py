@@ -1,84 +1,193 @@
-import random
-from itertools import combinations
+"""Scores of evaluations, at one temperature and at further ones."""
 
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
 import pytest
 
-from analysis.programs import (
-    distinct_accepted,
-    distinct_n,
-    distinct_ratio,
-    distinct_share,
-    mean_edit_distance,
-    program_tokens,
+from analysis.experiment import build_experiment
+from analysis.metrics import (
+    at_temperature,
+    metric_bounds,
+    scores,
+    scores_at_step,
+    scores_of_each,
+    without_temperature,
 )
+from analysis.rendering import before_after_table
+from analysis.runs import Run, load_run
+from analysis.tables import experiment_tables
 
 
-def slow_edit_distance(a, b):
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        new = [i]
-        for j, y in enumerate(b, 1):
-            new.append(min(row[j] + 1, new[-1] + 1, row[j - 1] + (x != y)))
-        row = new
-    return row[-1]
+def samples(*rows):
+    """(problem, verdict, program, tokens, entropy), … → a frame as in evals.parquet."""
+    frame = pd.DataFrame(rows, columns=["problem", "verdict", "program", "tokens", "entropy"])
+    return frame.assign(step=0, sample=range(len(frame)), passed=0, total=1)
 
 
-def test_edit_distance_equals_the_textbook_table_over_the_longer_length():
-    rng = random.Random(1)
-    words = ["a", "b", "ab", "print", "é", "'x'"]
-    for _ in range(300):
-        a, b = (rng.choices(words, k=rng.randrange(1, 90)) for _ in range(2))
-        expected = slow_edit_distance(a, b) / max(len(a), len(b))
-        tokens = [program_tokens(" ".join(each)) for each in (a, b)]
-        assert tokens == [tuple(a), tuple(b)]
-        assert mean_edit_distance([" ".join(a), " ".join(b)]) == pytest.approx(expected)
+def summarise(per_problem):
+    """Metric → reported number."""
+    return {name: row.mean() for name, row in per_problem.items()}
 
 
-def test_distinct_share_equals_enumeration_of_all_draws():
-    forms = list("aaabbcd")
-    for m in range(1, 8):
-        draws = [len(set(drawn)) for drawn in combinations(forms, m)]
-        assert distinct_share(forms, m) == pytest.approx(sum(draws) / len(draws) / m)
-
-
-def test_distinct_accepted_equals_enumeration_of_all_draws():
-    samples = ["a", "a", "a", "b", "b", "c", None, None]  # None: not accepted
-    forms = [form for form in samples if form]
-    for k in range(1, len(samples) + 1):
-        draws = [len(set(drawn) - {None}) for drawn in combinations(samples, k)]
-        assert distinct_accepted(forms, 8, k) == pytest.approx(sum(draws) / len(draws))
-    assert distinct_accepted([], 8, 5) == 0
-    assert distinct_accepted(forms, 8, 1) == pytest.approx(len(forms) / 8)  # as pass@1
-
-
-def test_distinct_share_does_not_depend_on_how_many_were_accepted_but_the_ratio_does():
-    rng = random.Random(0)
-    means = {}
-    for accepted in (6, 20):
-        drawn = [rng.choices("abcdefgh", k=accepted) for _ in range(4000)]
-        means[accepted] = [
-            sum(metric(forms) for forms in drawn) / len(drawn)
-            for metric in (lambda forms: distinct_share(forms, 5), distinct_ratio)
-        ]
-    assert means[6][0] == pytest.approx(means[20][0], abs=0.01)
-    assert means[6][1] > means[20][1] + 0.2
-
-
-def test_distinct_n_counts_pairs_of_tokens():
-    # a = 1 ; twice, then b = 1: pairs (a =) (= 1) (a =) (= 1) (b =) (= 1)
-    assert distinct_n(["a = 1", "a=1  # again", "b = 1"], 2) == pytest.approx(3 / 6)
-    assert distinct_n(["a", "", "b"], 2) is None
-
-
-def test_tokens_keep_strings_and_operators_whole_and_survive_broken_text():
-    assert program_tokens("x **= 2 # c\nprint('a # b', x//3, 1.5)") == (
-        *("x", "**=", "2", "print", "(", "'a # b'", ",", "x", "//", "3", ",", "1.5", ")"),
+def test_infra_errors_leave_the_denominator():
+    table = samples(
+        ("p", "ACCEPTED", "print(1)", 3, 0.1),
+        ("p", "WRONG_ANSWER", "print(2)", 3, 0.1),
+        ("p", "INFRA_ERROR", "print(3)", 3, 0.1),
+        ("q", "INFRA_ERROR", "print(4)", 3, 0.1),
     )
-    assert program_tokens("print('open") == ("print", "(", "'open")
+    assert summarise(scores(table))["pass@1"] == 0.5
+    without = table[table["verdict"] != "INFRA_ERROR"]
+    assert summarise(scores(table)) == summarise(scores(without))
+    assert list(scores(table)["pass@1"].problems) == ["p"]
 
 
-def test_mean_edit_distance_over_all_pairs():
-    forms = ["a b c d", "a b c d", "a b x d", "p q"]
-    pairs = [0, 1 / 4, 1, 1 / 4, 1, 1]
-    assert mean_edit_distance(forms) == pytest.approx(sum(pairs) / 6)
-    assert mean_edit_distance(["a", "a"]) == 0.0
+def test_problems_count_equally_in_pass_at_1_but_programs_in_the_ratio():
+    rows = [("p", "ACCEPTED", "print(1)", 3, 0.1)] * 9 + [("q", "WRONG_ANSWER", "", 3, 0.1)]
+    rows += [("q", "ACCEPTED", "print(2)", 3, 0.1)]
+    means = summarise(scores(samples(*rows)))
+    assert means["pass@1"] == pytest.approx((1 + 0.5) / 2)
+    assert means["distinct_ratio"] == pytest.approx((1 + 1) / (9 + 1))
+
+
+def test_distinct_accepted_has_every_problem_and_distinct_of_5_those_with_five_accepted():
+    solved = [("p", "ACCEPTED", f"print({i % 2})", 3, None) for i in range(6)]
+    failed = [("q", "WRONG_ANSWER", "print(1)", 3, None)] * 6
+    found = scores(samples(*solved, *failed), (1, 6))
+    assert list(found["distinct_of_5"].problems) == ["p"]
+    assert list(found["distinct_accepted@6"].problems) == ["p", "q"]
+    assert found["distinct_accepted@6"].mean() == pytest.approx((2 + 0) / 2)
+    assert "distinct_accepted@1" not in found
+
+
+def test_renamed_copies_are_one_program_and_what_cannot_parse_is_none():
+    programs = ("n = 1\nprint(n)", "m = 1\nprint(m)  # same", "print(1)", "print(", "print(1)")
+    means = summarise(scores(samples(*(("p", "ACCEPTED", text, 3, 0.1) for text in programs))))
+    assert means["pass@1"] == 1.0
+    assert means["distinct_ratio"] == 2 / 4
+    assert "distinct_of_5" not in means  # four that parse
+    assert means["edit_distance"] > 0
+
+
+def test_token_entropy_weighs_every_token_once():
+    table = samples(
+        ("p", "WRONG_ANSWER", "a", 1, 1.0),
+        ("p", "WRONG_ANSWER", "b", 3, 0.2),
+        ("q", "ACCEPTED", "c", 6, 0.0),
+    )
+    assert summarise(scores(table))["token_entropy"] == pytest.approx(1.6 / 10)
+    missing = summarise(scores(table.drop(columns="entropy")))
+    assert "token_entropy" not in missing
+
+
+def test_curves_show_the_same_numbers_as_the_tables():
+    parts = []
+    for step, (forms, wrong) in enumerate(((3, 3), (12, 0), (1, 30))):
+        rows = [("p", "ACCEPTED", f"print({i % forms} + 1)", 4, 0.5) for i in range(12)]
+        rows += [("q", "WRONG_ANSWER", "print(1)", 4, 0.5)] * wrong
+        rows += [("q", "ACCEPTED", text, 4, 0.5) for text in ("print(", "print(2)") * (2 + step)]
+        rows += [("r", "INFRA_ERROR", "print(1)", 4, 0.5)] * 2
+        parts.append(samples(*rows).assign(step=10 * step))
+    run = Run(Path("run"), {}, {}, pd.DataFrame(), pd.concat(parts, ignore_index=True))
+    for step, part in zip((0, 10, 20), parts, strict=True):
+        whole, curve = scores(part, (1, 5)), scores_at_step(run, step, (1, 5))
+        assert set(curve) == {"pass@1", "pass@5", "distinct_of_5"}
+        for name, row in curve.items():
+            assert list(row.problems) == list(whole[name].problems)
+            assert row.values == pytest.approx(whole[name].values, abs=1e-12)
+            assert row.weights == pytest.approx(whole[name].weights)
+
+
+def test_evaluations_scored_together_on_all_cores_score_as_each_alone(monkeypatch):
+    """Also where one has a problem that another lacks, and has them in another order."""
+    right, wrong = "ACCEPTED", "WRONG_ANSWER"
+    texts = [f"a{i} = {i % 4}\nprint(a{i} + {i})" for i in range(12)]
+    each = [
+        samples(*(("q", right, text, 3, 0.1) for text in texts[:6]), ("p", wrong, "x = 1", 3, 0.2)),
+        samples(("p", wrong, "print(1)", 3, 0.1)),
+        samples(*(("p", right, text, 3, 0.1) for text in texts), ("r", right, "print(", 1, 0.3)),
+        samples(*(("q", right, text, 3, 0.1) for text in texts[5:]), ("o", right, "y = 2", 2, 0.1)),
+    ]
+    alone = [scores(table, (1, 5)) for table in each]
+    monkeypatch.setattr("analysis.metrics.MIN_PARALLEL", 1)
+    monkeypatch.setattr("analysis.programs.cores", lambda: 2)
+    together = scores_of_each(each, (1, 5))
+    assert len({len(means) for means in together}) > 1
+    for one, other in zip(together, alone, strict=True):
+        assert list(one) == list(other)
+        for metric, row in one.items():
+            assert list(row.problems) == list(other[metric].problems)
+            assert row.values.tolist() == other[metric].values.tolist()
+            assert row.weights.tolist() == other[metric].weights.tolist()
+
+
+# Further temperatures in a report: the same numbers as of main evaluations with these samples.
+
+SIZE = {"problems": 12, "samples": 10, "every": 20}
+ENDS = ("", "_low", "_high", "_problems", "_iqm")
+
+
+def samples_of(path):
+    return pd.read_parquet(path / "evals.parquet")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, make_run, add_further):
+    """Runs with further evaluations, the same runs without, and runs of those alone, at T=1."""
+    root = tmp_path_factory.mktemp("runs")
+    for algo in ("ppo", "spo"):
+        for seed in (0, 1):
+            alone = make_run(root / "alone", algo, seed, skill=1.5, collapse=-0.05, **SIZE)
+            make_run(root / "plain", algo, seed, **SIZE)
+            add_further(make_run(root / "both", algo, seed, **SIZE), 1.0, samples_of(alone))
+    return root
+
+
+def tables_of(folder):
+    runs = [load_run(path) for path in sorted((folder / "compare").iterdir())]
+    return experiment_tables(build_experiment("compare", runs))
+
+
+@pytest.fixture(scope="module")
+def tables(folders):
+    return {name: tables_of(folders / name) for name in ("both", "plain", "alone")}
+
+
+def at_1(metric):
+    return at_temperature(metric, 1.0)
+
+
+def test_names_are_those_of_the_main_metrics_with_the_temperature():
+    assert at_1("pass@10") == "pass@10 (T=1)" and at_temperature("x", 0.25) == "x (T=0.25)"
+    for metric in ("pass@10", "distinct_accepted@10", "token_entropy", "distinct_of_5"):
+        assert without_temperature(at_1(metric)) == without_temperature(metric) == metric
+        assert metric_bounds(at_1(metric)) == metric_bounds(metric)
+
+
+def test_results_are_those_of_the_samples_at_that_temperature(tables):
+    both, alone = (tables[name]["table.csv"].set_index("label") for name in ("both", "alone"))
+    metrics = ("pass@1", "pass@10", "distinct_accepted@10", "distinct_of_5", "edit_distance")
+    for metric in metrics:
+        for end in ENDS:
+            there, here = both[at_1(metric) + end], alone[metric + end]
+            np.testing.assert_array_equal(there, here, err_msg=metric + end)
+        assert (both[at_1(metric)] != both[metric]).any()
+
+
+@pytest.mark.parametrize("name", ["differences.csv", "tiers.csv", "power.csv"])
+def test_so_are_differences_tiers_and_power(name, tables):
+    both, alone = (tables[runs][name] for runs in ("both", "alone"))
+    there = both[both["metric"].str.endswith(" (T=1)")].reset_index(drop=True)
+    there["metric"] = there["metric"].map(without_temperature)
+    assert len(there) == len(alone) > 0
+    pd.testing.assert_frame_equal(there, alone, check_exact=True)
+
+
+def test_a_runs_closing_table_has_rows_of_its_own(folders):
+    both, plain = (
+        list(before_after_table(folders / name / "compare" / "spo-0").columns[0].cells)
+        for name in ("both", "plain")
+    )
+    assert both == [*plain, *map(at_1, plain)]

@@ -1,12 +1,89 @@
-"""Metrics of conversations, by hand and against all draws."""
+"""Conversations as counts, their metrics and tables."""
 
-from itertools import combinations
+from itertools import combinations, permutations
 
 import pandas as pd
 import pytest
 
-from analysis.turns import TurnPlan, count_conversations, one_of, turn_scores
-from tests.analysis.test_counts import SIX
+from analysis.runs import load_run
+from analysis.turns import (
+    UNKNOWN,
+    TurnPlan,
+    count_conversations,
+    counts_at,
+    has_conversations,
+    one_of,
+    solved_within,
+    turn_limit,
+    turn_scores,
+)
+from tests.analysis.conversations import add_conversations, conversation
+
+# Counts of conversations, written out by hand.
+
+SIX = (
+    conversation("R", "R", ["a = 1"], [5]),
+    conversation("wR", "wR", ["a = 1", "a = 2"], [5, 6], sample=1),  # mended
+    conversation("wwR", "wwR", ["a = 1", "b = 1", "c = 3"], [5, 5, 4], sample=2),  # at the third
+    conversation("www", "www", ["a = 1", "a = 1", "a = 4"], [5, 5, 5], sample=3),  # left
+    conversation("w", "R", ["print(0)"], [3], sample=4),  # a false stop
+    conversation("Rww", "www", ["x", "a = (", "b = ("], [1, 2, 2], sample=5),  # broken
+)
+BROKEN_JUDGE = (
+    conversation("iR", "wR", ["a", "b"], [1, 1], sample=6),
+    conversation("wR", "iR", ["a", "b"], [1, 1], sample=7),
+)
+
+
+def test_every_column_of_a_problem_is_as_counted_by_hand():
+    (row,) = count_conversations(pd.DataFrame([*SIX, *BROKEN_JUDGE]), 3).to_dict("records")
+    assert row == {
+        "step": 20,
+        "problem": "p",
+        "turns": 3,
+        "conversations": 6,
+        "solved": "2 2 3",  # the first answers of 0 and 5; 0 and 1; 0, 1 and 2
+        "passed": 4,
+        "false_stops": 1,
+        "first_passed": 2,  # 0 and 4
+        "first_passed_right": 1,
+        "mended": 2,
+        "broken": 1,
+        "second": 4,
+        "second_solved": 2,
+        "other_text": 3,  # all but the fourth
+        "other_form": 2,  # a = 1 and b = 1 have one form
+        "right_tokens": "5 11 14",
+        "wrong_tokens": "15 3 5",
+    }
+
+
+def test_a_sample_without_turns_is_a_conversation_of_one_answer():
+    names = ["step", "problem", "verdict", "program", "tokens"]
+    (row,) = count_conversations(pd.DataFrame(SIX)[names], 1).to_dict("records")
+    assert (row["conversations"], row["solved"], row["second"]) == (6, "3", 0)
+    assert row["passed"] == row["false_stops"] == UNKNOWN
+
+
+def test_without_public_tests_nobody_knows_what_passed_them():
+    one = conversation("w", "w", ["a = 1"], [5]) | {"turn_public": [""]}
+    (row,) = count_conversations(pd.DataFrame([one]), 3).to_dict("records")
+    assert row["passed"] == row["false_stops"] == row["first_passed"] == UNKNOWN
+    assert (row["conversations"], row["solved"]) == (1, "0 0 0")
+
+
+def test_the_limit_is_that_of_the_evaluations_and_survives_a_file(tmp_path, make_run):
+    single = load_run(make_run(tmp_path, "spo", 0, problems=3, samples=4))
+    assert (has_conversations(single), turn_limit(single)) == (False, 1)
+    run = load_run(add_conversations(make_run(tmp_path, "ppo", 0, problems=3, samples=4)))
+    assert (has_conversations(run), turn_limit(run)) == (True, 3)
+    run.config["eval"]["turns"] = 4
+    assert turn_limit(run) == 4
+    counts = counts_at(run, 20)
+    assert counts["conversations"].tolist() == [4, 4, 4]
+
+
+# Metrics of conversations, by hand and against all draws.
 
 PLAN = TurnPlan(turns=3, answers=(3, 6), budgets=(5, 20))
 
@@ -72,3 +149,43 @@ def test_one_of_several_is_the_mean_over_all_draws(drawn):
 def test_one_of_more_than_there_are_is_refused():
     with pytest.raises(ValueError, match="4 of 3 conversations"):
         one_of(3, 1, 1, 1, 4)
+
+
+# The solve rate within a token budget, against all orders of the conversations.
+
+
+def by_orders(right, wrong, budget):
+    """The share of orders in which a right one ends within the budget."""
+    ones = [*((tokens, True) for tokens in right), *((tokens, False) for tokens in wrong)]
+    solved = orders = 0
+    for order in permutations(ones):
+        orders += 1
+        spent = 0
+        for tokens, is_right in order:
+            spent += tokens
+            if is_right or spent > budget:
+                break
+        solved += is_right and spent <= budget
+    return solved / orders
+
+
+@pytest.mark.parametrize("budget", [0, 2, 3, 5, 8, 13, 21, 100])
+def test_it_is_the_mean_over_all_orders(budget):
+    for right, wrong in (([3, 5], [2, 8, 4, 4]), ([7], []), ([2, 2, 2], [1, 1]), ([9], [4, 30])):
+        assert solved_within(right, wrong, budget) == pytest.approx(by_orders(right, wrong, budget))
+
+
+def test_by_hand():
+    # Of 2 conversations the right one, of 5 tokens, is first in half of the orders; with 8 tokens
+    # the wrong one, of 4, leaves too few for it, with 9 it does not.
+    assert solved_within([5], [4], 8) == 0.5
+    assert solved_within([5], [4], 9) == 1.0
+    assert solved_within([], [4], 9) == 0.0
+    with pytest.raises(ValueError, match="no conversation"):
+        solved_within([], [], 9)
+
+
+def test_equal_lengths_are_pass_at_k():
+    # 20 conversations of 10 tokens, 3 of them right: a budget of 49 tokens is four tries.
+    expected = 1 - (17 * 16 * 15 * 14) / (20 * 19 * 18 * 17)
+    assert solved_within([10] * 3, [10] * 17, 49) == pytest.approx(expected)

@@ -1,11 +1,14 @@
-"""Time is charged once, to the innermost phase; operations token by token."""
+"""Costs of a run: counts, time, operations, and its peak memory."""
 
 import math
 import time
 
+import numpy as np
 import pytest
 
-from experiments.run_dir.ledger import UNKNOWN, Ledger, ModelFlops, Text
+from experiments.run_dir.ledger import UNKNOWN, Ledger, ModelFlops, PeakMemory, Text
+
+# Time is charged once, to the innermost phase; operations token by token.
 
 MODEL = ModelFlops(1000, 70, 300, 70, ((8, None), (8, 3)))
 TEXTS = [Text(5, [4, 1, 0]), Text(2, [7])]
@@ -88,3 +91,25 @@ def test_evaluations_and_engine_checks_are_not_charged():
             ledger.charge_generation(TEXTS)
     assert ledger.columns()["budget/flops"] == once
     assert math.isnan(UNKNOWN.forward(TEXTS)) and math.isnan(UNKNOWN.backward(TEXTS))
+
+
+# The peak is of this run, not of the process's life.
+
+MIB = 2**20
+
+
+def test_a_run_does_not_inherit_the_peak_of_the_one_before():
+    first = PeakMemory()
+    block = np.ones(300 * MIB // 8)
+    high = first.columns()["memory/peak_mb"]
+    del block
+    assert first.columns()["memory/peak_mb"] > high - 5
+    second = PeakMemory()
+    assert second.columns()["memory/peak_mb"] < high - 200
+
+
+def test_what_is_held_in_between_counts():
+    memory = PeakMemory()
+    before = memory.columns()["memory/peak_mb"]
+    np.ones(100 * MIB // 8).sum()
+    assert memory.columns()["memory/peak_mb"] > before + 90
