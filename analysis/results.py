@@ -59,7 +59,7 @@ from analysis.runs import (
     sums,
 )
 from analysis.tables import experiment_tables
-from analysis.turns import counts_at, has_conversations, solved_at
+from analysis.turns import counts_at, has_conversations
 from envs.command_line import parse_arguments, quiet_when_unread
 
 PAGES = Path("docs/results")
@@ -425,7 +425,7 @@ def pack(folder: Path, study: Path, out: Path) -> None:
             TRAINING: run.metrics[["step", *drawn]].astype(dict.fromkeys(drawn, "float32")),
         }
         if has_conversations(run):
-            each = [(counts_at if s in whole else solved_at)(run, s) for s in run.evaluated_steps]
+            each = [counts_at(run, step, step in whole) for step in run.evaluated_steps]
             parts[TURNS] = pd.concat(each, ignore_index=True)
         for file, part in parts.items():
             rest = part.drop(columns="run", errors="ignore")

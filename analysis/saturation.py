@@ -27,7 +27,7 @@ from scipy.special import ndtri, stdtrit
 from analysis.budgets import X_AXES, spend_at_step
 from analysis.groups import Group
 from analysis.intervals import LEVEL
-from analysis.metrics import scores_by_step
+from analysis.metrics import align_grids, scores_by_step
 
 REPLICATES = 500
 MIDPOINTS, EXPONENTS = 40, 24  # of the grid, evenly spaced in logarithms
@@ -249,28 +249,16 @@ def measured_curve(
     # Of evaluations between which nothing was spent, the last one counts.
     kept = [i for i in range(len(steps)) if i + 1 == len(steps) or budget[i + 1] > budget[i]]
     grids = [scores_by_step(run, ks)[metric] for run in runs]
-    common = sorted(set(grids[0].problems).intersection(*(grid.problems for grid in grids)))
-    places = [
-        np.ix_(
-            [grid.seeds.index(steps[i]) for i in kept],
-            [grid.problems.index(problem) for problem in common],
-        )
-        for grid in grids
-    ]
-    values = np.array([grid.values[place] for grid, place in zip(grids, places, strict=True)])
-    weights = np.array([grid.weights[place] for grid, place in zip(grids, places, strict=True)])
+    evaluated = list(dict.fromkeys(step for grid in grids for step in grid.seeds))
+    places = [evaluated.index(steps[i]) for i in kept]
+    values, weights = (part[:, places] for part in align_grids(grids))
     defined = (weights > 0).all(axis=(0, 1))
     if not defined.any():
         return None
-    return MeasuredCurve(
-        label=group.label,
-        axis=axis,
-        metric=metric,
-        seeds=tuple(run.seed for run in runs),
-        problems=tuple(np.array(common, dtype=object)[defined]),
-        spent=spent[:, kept],
-        values=values[:, :, defined],
-    )
+    names = np.array(sorted(set().union(*(grid.problems for grid in grids))), dtype=object)
+    problems, seeds = tuple(names[defined]), tuple(run.seed for run in runs)
+    curve = spent[:, kept], values[:, :, defined]
+    return MeasuredCurve(group.label, axis, metric, seeds, problems, *curve)
 
 
 @dataclass(frozen=True)

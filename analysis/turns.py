@@ -23,7 +23,7 @@ hidden tests) and, of conversations of several turns, with T the most answers:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import comb
 from typing import Any, NamedTuple
 
@@ -46,27 +46,6 @@ COLUMNS = (
 )
 UNKNOWN = -1  # a count that was not made
 FAILED_JUDGE = "INFRA_ERROR"
-
-
-class Conversation(NamedTuple):
-    """The answers of one sample: hidden and public verdict and program of each, and its tokens.
-
-    `public` is empty for a sample of a run without turns; a verdict in it is "" where the problem
-    has no public tests.
-    """
-
-    hidden: Sequence[str]
-    public: Sequence[str]
-    programs: Sequence[str]
-    tokens: int
-
-    @property
-    def judged(self) -> bool:
-        return FAILED_JUDGE not in self.hidden and FAILED_JUDGE not in self.public
-
-    def right(self, turns: int) -> bool:
-        """Whether the last of the first `turns` answers passes the hidden tests."""
-        return self.hidden[min(turns, len(self.hidden)) - 1] == "ACCEPTED"
 
 
 def has_conversations(run: Run) -> bool:
@@ -93,36 +72,13 @@ def turn_limit(run: Run) -> int:
 
 
 @memoize
-def counts_at(run: Run, step: int) -> pd.DataFrame:
-    """Return `count_conversations` of one evaluation: before training, or the run's last."""
-    if run.packed:
-        return (
-            run.turns[run.turns["step"] == step]
-            if run.turns is not None
-            else pd.DataFrame(columns=list(COLUMNS))
-        )
-    return count_conversations(run.evaluation(step), turn_limit(run))
-
-
-@memoize
-def solved_at(run: Run, step: int) -> pd.DataFrame:
-    """Return `count_conversations` of any evaluation, without what takes time."""
-    if run.packed:
-        return counts_at(run, step)
-    return count_conversations(run.evaluation(step), turn_limit(run), whole=False)
-
-
-def conversations(samples: pd.DataFrame) -> Iterator[tuple[int, str, Conversation]]:
-    """Return step, problem and conversation of each sample whose answers all have verdicts."""
-    names = ["step", "problem", "verdict", "program", "tokens"]
-    turn_names = list(TURN_COLUMNS[1:4]) if TURN_COLUMNS[0] in samples else []
-    columns = (samples[name] for name in (*names, *turn_names))
-    for step, problem, verdict, program, tokens, *turns in zip(*columns, strict=True):
-        hidden, public, programs = turns or ([verdict], [], [program])
-        texts = [program or "" for program in programs]
-        one = Conversation(list(hidden), list(public), texts, int(tokens))
-        if one.judged:
-            yield step, problem, one
+def counts_at(run: Run, step: int, whole: bool = True) -> pd.DataFrame:
+    """Return `count_conversations` of one evaluation; a packed run has it whole or in part."""
+    if not run.packed:
+        return count_conversations(run.evaluation(step), turn_limit(run), whole)
+    if run.turns is None:
+        return pd.DataFrame(columns=list(COLUMNS))
+    return run.turns[run.turns["step"] == step]
 
 
 def count_conversations(samples: pd.DataFrame, turns: int, whole: bool = True) -> pd.DataFrame:
@@ -146,12 +102,20 @@ def count_conversations(samples: pd.DataFrame, turns: int, whole: bool = True) -
     sums: dict[tuple[int, str], Counter[str]] = {}
     lists: dict[tuple[int, str], dict[str, list[int]]] = {}
     unknown: dict[tuple[int, str], list[str]] = {}  # counts that were not made
-    for step, problem, one in conversations(samples):
+    names = ["step", "problem", "verdict", "program", "tokens"]
+    names += TURN_COLUMNS[1:4] if TURN_COLUMNS[0] in samples else ()
+    columns = (samples[name] for name in names)
+    for step, problem, verdict, program, tokens, *several in zip(*columns, strict=True):
+        # hidden and public verdict and program of each answer; "" without public tests
+        hidden, public, programs = map(list, several or ([verdict], [], [program]))
+        if FAILED_JUDGE in hidden or FAILED_JUDGE in public:
+            continue
         key = step, problem
-        solved = [one.right(turn + 1) for turn in range(turns)]
+        solved = [hidden[min(turn, len(hidden) - 1)] == "ACCEPTED" for turn in range(turns)]
         first, last = solved[0], solved[-1]
-        passed, first_passed = (part == ["ACCEPTED"] for part in (one.public[-1:], one.public[:1]))
-        two = one.programs[:2] if len(one.programs) > 1 else None
+        passed, first_passed = (part == ["ACCEPTED"] for part in (public[-1:], public[:1]))
+        second = len(programs) > 1
+        one, other = (program or "" for program in (programs[:2] if second else ("", "")))
         sums.setdefault(key, Counter(conversations=0)).update(
             conversations=1,
             passed=passed,
@@ -160,19 +124,19 @@ def count_conversations(samples: pd.DataFrame, turns: int, whole: bool = True) -
             first_passed_right=first_passed and first,
             mended=last and not first,
             broken=first and not last,
-            second=two is not None,
-            second_solved=two is not None and last,
-            other_text=two is not None and two[0] != two[1],
-            other_form=whole and two is not None and _form(two[0]) != _form(two[1]),
+            second=second,
+            second_solved=second and last,
+            other_text=one != other,
+            other_form=whole and second and _form(one) != _form(other),
         )
-        names = ("solved", "right_tokens", "wrong_tokens")
-        of_cell = lists.setdefault(key, {name: [] for name in names})
+        kinds = ("solved", "right_tokens", "wrong_tokens")
+        of_cell = lists.setdefault(key, {kind: [] for kind in kinds})
         before = of_cell["solved"] or [0] * turns
         of_cell["solved"] = [a + b for a, b in zip(before, solved, strict=True)]
         if whole:
-            of_cell["right_tokens" if last else "wrong_tokens"].append(one.tokens)
+            of_cell["right_tokens" if last else "wrong_tokens"].append(int(tokens))
         missing = [] if whole else ["other_form"]
-        if not one.public or not all(one.public):
+        if not public or not all(public):
             missing += ["passed", "false_stops", "first_passed", "first_passed_right"]
         unknown.setdefault(key, []).extend(missing)
     rows = [
@@ -425,7 +389,7 @@ def turn_curve(groups: Sequence[Group]) -> pd.DataFrame:
         for step in sorted({step for run in group.runs for step in run.evaluated_steps}):
             runs = [run for run in group.runs if step in run.evaluated_steps]
             spent = [np.mean([spend_at_step(run, step, x) for run in runs]) for x in X_AXES]
-            scores = [solved_scores(solved_at(run, step)) for run in runs]
+            scores = [solved_scores(counts_at(run, step, False)) for run in runs]
             grids = stack_seeds(range(len(runs)), scores)
             for turn in range(1, len(grids) + 1):
                 metric = f"solved_in_{turn}"
