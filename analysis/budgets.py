@@ -224,7 +224,7 @@ def equal_budget_tables(
     return first, second
 
 
-def threshold_table(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.DataFrame:
+def threshold_table(groups: Sequence[Group]) -> pd.DataFrame:
     """Return thresholds.csv: axis, label, threshold, seeds, reached, budget.
 
     The threshold is the least final pass@1 of any group, so that all groups can be compared. A
@@ -233,14 +233,14 @@ def threshold_table(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Dat
     """
     groups = [group for group in groups if group.last_step > 0]
     final = [
-        np.mean([_pass_at_1(run, group.last_step, ks) for run in group.complete])
+        np.mean([metrics.accepted_share(run, group.last_step) for run in group.complete])
         for group in groups
     ]
     rows = []
     for x in X_AXES:
         for group in (group for group in groups if not np.isnan(common_budget([group], x))):
             threshold = float(min(final))
-            spend = [spend_to_reach(run, x, threshold, ks) for run in group.complete]
+            spend = [spend_to_reach(run, x, threshold) for run in group.complete]
             reached = [budget for budget in spend if not np.isnan(budget)]
             mean = np.mean(reached) if reached else np.nan
             rows.append((x, group.label, threshold, len(spend), len(reached), mean))
@@ -248,10 +248,10 @@ def threshold_table(groups: Sequence[Group], ks: Sequence[int] = (1,)) -> pd.Dat
     return pd.DataFrame(rows, columns=columns)
 
 
-def spend_to_reach(run: Run, x: str, threshold: float, ks: Sequence[int] = (1,)) -> float:
+def spend_to_reach(run: Run, x: str, threshold: float) -> float:
     """Return the run's spend when pass@1 first reached `threshold`; NaN if it never did."""
     steps, spend = spend_at_evaluations(run, x)
-    values = [_pass_at_1(run, step, ks) for step in steps]
+    values = [metrics.accepted_share(run, step) for step in steps]
     for i, value in enumerate(values):
         if value >= threshold:
             if i == 0:
@@ -259,13 +259,6 @@ def spend_to_reach(run: Run, x: str, threshold: float, ks: Sequence[int] = (1,))
             share = _position(values[i - 1], value, threshold)
             return float(spend[i - 1] + share * (spend[i] - spend[i - 1]))
     return NAN
-
-
-def _pass_at_1(run: Run, step: int, ks: Sequence[int]) -> float:
-    grid = metrics.scores_by_step(run, tuple(ks)).get("pass@1")
-    if grid is None:  # the judge failed on everything
-        return NAN
-    return float(pd.Series(grid.measured()[grid.seeds.index(step)]).mean())
 
 
 def curve_score(run: Run) -> float:

@@ -35,7 +35,7 @@ from analysis.groups import (
 )
 from analysis.intervals import RESOURCES
 from analysis.metrics import TITLES
-from analysis.rendering import number, records
+from analysis.rendering import number
 from analysis.runs import RunError, experiment_of, find_runs, is_packed, load_run, runs_of_arms
 from analysis.tables import power_table
 from envs.command_line import did_you_mean, quiet_when_unread
@@ -249,7 +249,7 @@ def print_comparison(comparison: Comparison, target: float) -> None:
         found = contrast_phrase(claim)
         lines.append(f"{claim.pair.metric}, claimed before the runs: {found} (p {claim.p:.3f}).")
     ends = (f"pass@{ks[0]}", f"pass@{ks[-1]}")
-    table = records(power_table(models, pairs, target))
+    table = power_table(models, pairs, target).to_dict("records")
     lines += [power_sentence(row) for row in table if row["metric"] in ends]
     for line in [*lines, *(f"note: {sentence}" for sentence in comparison.notes)]:
         console.print(line, markup=False)
@@ -290,7 +290,7 @@ def answer_sentence(pair: PairedDifference) -> str:
     return f"{pair.metric}: {answer} ({tests})."
 
 
-def power_sentence(row: dict[str, Any]) -> str:
+def power_sentence(row: dict[Any, Any]) -> str:
     """State the detectable difference in one metric, and the resources to detect `wish`.
 
     Where the groups differ by the same on every seed and problem there is no noise to tell it from.

@@ -22,6 +22,7 @@ import pandas as pd
 from analysis import metrics
 from analysis.pass_at_k import KS
 from analysis.runs import Run, arm_names
+from envs.command_line import leaves
 
 Settings = dict[str, Any]  # dotted key → value
 
@@ -62,17 +63,6 @@ class Group:
         return tuple(run for run in self.runs if self.last_step in run.evaluated_steps)
 
 
-def flatten(config: dict[str, Any], prefix: str = "") -> Settings:
-    """Flatten a nested mapping to {"train.learning_rate": 3e-4, …}; lists stay values."""
-    flat: Settings = {}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
 def settings_of(run: Run) -> Settings:
     """Return the settings that determine a run's results, plus the hash of its data.
 
@@ -82,8 +72,9 @@ def settings_of(run: Run) -> Settings:
     home = str(run.config.get("output_dir") or run.path)
     settings = {
         key: value
-        for key, value in flatten(run.config).items()
-        if not IGNORED_KEYS & {key, key.split(".")[0]}
+        for key, value in leaves(run.config)
+        if value != {}
+        and not IGNORED_KEYS & {key, key.split(".")[0]}
         and not (isinstance(value, str) and value.startswith((home + "/", str(run.path))))
     }
     if source_runs := settings.get("replay.from_runs"):
@@ -179,7 +170,9 @@ def distinct_labels(name: str, variants: Sequence[Settings]) -> list[str]:
     that makes a label longer than LONGEST, labels name the fewest keys that separate the variants
     and cut long values.  A key that a variant lacks is not in its label.
     """
-    keys = sorted(differing_keys(variants), key=_label_order)
+    every = sorted({key for variant in variants for key in variant})
+    differing = (key for key in every if len({_canonical_value(v, key) for v in variants}) > 1)
+    keys = sorted(differing, key=_label_order)  # absence counts as a value
     labels = [_label(name, variant, keys) for variant in variants]
     if all(len(label) <= LONGEST for label in labels) and len(set(labels)) == len(labels):
         return labels
@@ -233,12 +226,6 @@ def _fewest_separating(variants: Sequence[Settings], keys: Sequence[str]) -> lis
         if separated(others) == separated(chosen):
             chosen = others
     return chosen
-
-
-def differing_keys(variants: Sequence[Settings]) -> list[str]:
-    """Return, sorted, the keys whose values are not the same in all; absence counts as a value."""
-    keys = sorted({key for variant in variants for key in variant})
-    return [key for key in keys if len({_canonical_value(v, key) for v in variants}) > 1]
 
 
 def _canonical_value(variant: Settings, key: str) -> str | None:
@@ -385,6 +372,13 @@ class EvaluatedModel:
         """Further temperature → the samples of the evaluation, one mapping per run."""
         return [run.further_evaluations(self.step) for run in self.runs]
 
+    @cached_property
+    def difficulties(self) -> dict[str, str]:
+        """Problem → its difficulty, "" if unknown; of the runs that recorded it."""
+        first = (part.drop_duplicates("problem") for part in self.samples if "difficulty" in part)
+        pairs = (zip(one["problem"], one["difficulty"].fillna(""), strict=True) for one in first)
+        return {problem: difficulty for of_run in pairs for problem, difficulty in of_run}
+
     @property
     def temperatures(self) -> tuple[float, ...]:
         """The further temperatures at which any of the runs was evaluated."""
@@ -463,7 +457,7 @@ def base_settings(run: Run) -> Settings:
     turns = configured.pop("task.turns", None)
     if turns is not None or configured.get("eval.turns") is not None:
         configured["eval.turns"] = configured.get("eval.turns") or turns
-    return configured | flatten(judge)
+    return configured | dict(leaves(judge))
 
 
 def common_ks(runs: Sequence[Run]) -> tuple[tuple[int, ...], list[str]]:

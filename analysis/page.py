@@ -13,7 +13,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,11 +70,7 @@ def matrix_data(experiment: Experiment) -> dict[str, Any]:
     counts = [pd.concat(model.counts).groupby(level=0).sum() for model in experiment.models]
     names = sorted(set().union(*(by_problem.index for by_problem in counts)))
     counts = [by_problem.reindex(names, fill_value=0) for by_problem in counts]
-    difficulty: dict[str, str] = {}
-    for samples in (samples for model in experiment.models for samples in model.samples):
-        if "difficulty" in samples:
-            first = samples.drop_duplicates("problem")
-            difficulty |= dict(zip(first["problem"], first["difficulty"].fillna(""), strict=True))
+    difficulty = {k: v for model in experiment.models for k, v in model.difficulties.items()}
     return {
         "columns": [model.label for model in experiment.models],
         "bases": [model.is_base for model in experiment.models],
@@ -134,7 +130,10 @@ def _samples(experiment: Experiment, most: int) -> tuple[pd.DataFrame, list[str]
         )
     shown = _shown(table)
     codes, distinct = pd.factorize(shown)
-    forms = np.array(_forms(distinct), object)[codes]
+    samples = [programs_of(one) for one in distinct]
+    precompute_normal_forms(program for programs in samples for program in programs)
+    joined = [SEPARATOR.join(normal_form(p) or p.strip() for p in programs) for programs in samples]
+    forms = np.array(joined, object)[codes]
     table = table[["column", "problem", "verdict"]].reset_index(drop=True)
     texts = {"shown": pd.Series(shown, dtype=object), "form": pd.Series(forms, dtype=object)}
     return table.assign(**texts), notes
@@ -157,13 +156,6 @@ def _shown(table: pd.DataFrame) -> np.ndarray:
 def programs_of(shown: Shown) -> list[str]:
     """Return the programs of a sample, first to last."""
     return [shown] if isinstance(shown, str) else [answer.program for answer in shown]
-
-
-def _forms(shown: Iterable[Shown]) -> list[str]:
-    """Return the form of each sample: the normal forms of its programs, one after the other."""
-    samples = [programs_of(one) for one in shown]
-    precompute_normal_forms(program for programs in samples for program in programs)
-    return [SEPARATOR.join(normal_form(p) or p.strip() for p in programs) for programs in samples]
 
 
 def _explorer(
@@ -338,6 +330,7 @@ def render_page(context: Mapping[str, Any]) -> str:
     environment.filters["breakable"] = _breakable
     environment.globals |= {
         "show": rendering,
+        "isna": pd.isna,
         "headline_metrics": headline_metrics,
         "meanings": reported_metrics(sorted({k for s in context["sections"] for k in s.ks})),
         "checks": CHECKS,

@@ -33,7 +33,7 @@ HEADINGS = (
     | {"peak_mb": "peak memory, MB", "gpu_peak_mb": "peak GPU memory, MB"}
 )
 Cells = tuple[list[str], list[list[str]]]  # heading and rows
-Row = Mapping[str, Any]
+Row = Mapping[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def fitting_unit(seconds: Iterable[float]) -> TimeUnit:
 
 def duration(seconds: Any) -> str:
     """Return a duration with its unit, such as 0.12 s, 45 s, 3.2 min or 1.5 h; a dash for none."""
-    if missing(seconds):
+    if pd.isna(seconds):
         return NOTHING
     unit = fitting_unit([seconds])
     amount = seconds / unit.seconds
@@ -86,12 +86,12 @@ def duration(seconds: Any) -> str:
 
 def number(value: Any, digits: int = 3) -> str:
     """Return a measured number with fixed digits; a dash if it was not measured."""
-    return NOTHING if missing(value) else f"{value:.{digits}f}"
+    return NOTHING if pd.isna(value) else f"{value:.{digits}f}"
 
 
 def count(value: Any) -> str:
     """Return a whole number with separators, 512,000, or from ten digits on rounded: 3.21e12."""
-    if missing(value) or value == math.inf:
+    if pd.isna(value) or value == math.inf:
         return NOTHING
     return f"{value:,.0f}" if value < 1e10 else f"{value:.3g}".replace("e+", "e")
 
@@ -101,17 +101,12 @@ def amount(name: str, value: Any) -> str:
     return duration(value) if name.endswith("_s") else count(value)
 
 
-def missing(value: Any) -> bool:
-    """Return whether a value was not measured: None or NaN."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
 def ends(low: Any, high: Any, digits: int = 3) -> str:
     """Return the ends of an interval, with more digits where they would look the same.
 
     "" if it has no width: where all problems have one value, a mean of them has no spread to show.
     """
-    if missing(low) or missing(high) or high - low < NO_WIDTH:
+    if pd.isna(low) or pd.isna(high) or high - low < NO_WIDTH:
         return ""
     while number(low, digits) == number(high, digits):
         digits += 1
@@ -125,11 +120,6 @@ def with_interval(row: Row, name: str, digits: int = 3) -> str:
 
 
 # Tables as cells.
-
-
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as mappings by column name."""
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def result_cells(
@@ -148,8 +138,8 @@ def result_cells(
         [row["label"], str(row["seeds"]), str(row["step"])]
         + [with_interval(row, metric.name) for metric in metrics]
         + [number(row.get("gain"), 2)]
-        for row in records(results)
-        if not all(missing(row[metric.name]) for metric in metrics)
+        for row in results.to_dict("records")
+        if not all(pd.isna(row[metric.name]) for metric in metrics)
     ]
     return ["", "seeds", "step", *(m.title for m in metrics), "pass@1 / base"], rows
 
@@ -158,7 +148,10 @@ def amount_cells(table: pd.DataFrame) -> Cells:
     """Return the budgets of table.csv, or costs.csv, as cells; without what nobody recorded."""
     table = table[table["step"] > 0] if "step" in table else table
     names = [n for n in HEADINGS if n in table and (table[n].fillna(0) > 0).any()]
-    rows = [[row["label"], *(amount(name, row[name]) for name in names)] for row in records(table)]
+    rows = [
+        [row["label"], *(amount(name, row[name]) for name in names)]
+        for row in table.to_dict("records")
+    ]
     return ["", *(HEADINGS[name] for name in names)], rows if names else []
 
 
@@ -169,7 +162,7 @@ def metric_cells(
 
     `extra`: a column of text or numbers behind each mean.
     """
-    by_cell = {(row["label"], row["metric"]): row for row in records(table)}
+    by_cell = {(row["label"], row["metric"]): row for row in table.to_dict("records")}
     every = dict.fromkeys(metric for _, metric in by_cell)
     shown = [metric for metric in (metrics or every) if metric in every]
 
@@ -178,7 +171,7 @@ def metric_cells(
             return NOTHING
         text = f"{number(row['mean'])} {ends(row.get('low'), row.get('high'), 2)}".strip()
         more = row.get(extra)
-        return text if missing(more) else f"{text} {more if isinstance(more, str) else f'{more:g}'}"
+        return text if pd.isna(more) else f"{text} {more if isinstance(more, str) else f'{more:g}'}"
 
     labels = dict.fromkeys(label for label, metric in by_cell if metric in shown)
     rows = [[label, *(cell(by_cell.get((label, metric))) for metric in shown)] for label in labels]
@@ -207,7 +200,7 @@ def fit_cells(table: pd.DataFrame) -> list[tuple[str, Cells]]:
     """Return axis and cells of curve_fits.csv for each axis."""
     heading = ["", "metric", "A", "B", "C_mid", "at twice the budget", "second half: error"]
     by_axis: dict[str, list[list[str]]] = {}
-    for row in records(table):
+    for row in table.to_dict("records"):
         cells = [with_interval(row, "A"), with_interval(row, "B", 2), count(row["C_mid"])]
         cells += [with_interval(row, "at_twice"), number(row["second_half_rms"])]
         if row["refused"]:
@@ -228,7 +221,7 @@ def power_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
         ("seeds", "problems", "interaction", "sampling"),
         ("seeds", "samples", "problems"),
     )
-    shown = records(table[table["metric"].isin(metrics)].head(MOST_PAIRS))
+    shown = table[table["metric"].isin(metrics)].head(MOST_PAIRS).to_dict("records")
     heading = ["", "metric", "detected in 80 %", *(f"{one}, % of variance" for one in sources)]
     heading += [f"{one} to detect {shown[0]['wish']:g}" for one in resources if shown]
     return heading, [
@@ -346,6 +339,6 @@ def before_after_table(run_folder: str | Path) -> Table:
     for metric in (m for t in (None, *temperatures) for m in reported_metrics(ks, t)):
         name = metric.name
         intervals = [interval_columns(g.get(name), name) for g in grids]
-        if not all(missing(one[name]) for one in intervals):
+        if not all(pd.isna(one[name]) for one in intervals):
             table.add_row(metric.title, *(with_interval(one, name) for one in intervals))
     return table

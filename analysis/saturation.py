@@ -270,6 +270,26 @@ class CurveFit:
     replicates: Saturation | None = None
     refused: str = ""
 
+    def parameters(self) -> dict[str, tuple[float, np.ndarray]]:
+        """Return the PARAMETERS that are identified, each with its replicates.
+
+        Their intervals lie inside the grid. A's does, or the fit is refused.
+        """
+        if self.curve is None or self.replicates is None:
+            return {}
+        midpoints, exponents = grid(self.measured.budget[1:])
+        ends = {"B": exponents[[0, -1]], "C_mid": midpoints[[0, -1]]}
+        twice = 2 * self.measured.budget[-1:]
+        values, replicates = (
+            (curve.asymptote, curve.exponent, curve.midpoint, curve.at(twice)[..., 0])
+            for curve in (self.curve, self.replicates)
+        )
+        return {
+            name: (float(value), many)
+            for name, value, many in zip(PARAMETERS, values, replicates, strict=True)
+            if all(np.isclose(many, end).mean() <= TAIL for end in ends.get(name, ()))
+        }
+
 
 def curve_fits(groups: Sequence[Group], ks: Sequence[int]) -> list[CurveFit]:
     """Return the fits of each group, for each axis that it recorded, pass@1 and the greatest k."""
@@ -354,29 +374,13 @@ def fit_table(fits: Iterable[CurveFit]) -> pd.DataFrame:
             "R0": float(measured.scores[0]),
             "refused": one.refused,
         }
-        if one.curve is not None and one.replicates is not None:
-            replicates = parameters(one.replicates, measured.budget)
-            for name, value in parameters(one.curve, measured.budget).items():
-                low, high = np.quantile(replicates[name], [TAIL, 1 - TAIL])
-                if identified(name, replicates[name], measured.budget):
-                    row |= {name: float(value), f"{name}_low": low, f"{name}_high": high}
+        for name, (value, replicates) in one.parameters().items():
+            low, high = np.quantile(replicates, [TAIL, 1 - TAIL])
+            row |= {name: value, f"{name}_low": low, f"{name}_high": high}
+        if one.curve is not None:
             row["second_half_rms"], row["second_half_last"] = second_half_error(measured)
         rows.append(row)
     return pd.DataFrame(rows, columns=columns)
-
-
-def parameters(curve: Saturation, budget: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the reported parameters of a curve or of replicates, by name."""
-    twice = curve.at(2 * budget[-1:])[..., 0]
-    values = (curve.asymptote, curve.exponent, curve.midpoint, twice)
-    return dict(zip(PARAMETERS, values, strict=True))
-
-
-def identified(name: str, replicates: np.ndarray, budget: np.ndarray) -> bool:
-    """Return whether a parameter's interval lies inside the grid; A's does, or it is refused."""
-    midpoints, exponents = grid(budget[1:])
-    points = {"C_mid": midpoints, "B": exponents}.get(name, ())
-    return all(np.isclose(replicates, end).mean() <= TAIL for end in (*points[:1], *points[-1:]))
 
 
 def second_half_error(measured: MeasuredCurve) -> tuple[float, float]:
@@ -418,17 +422,13 @@ def fit_differences(fits: Sequence[CurveFit]) -> pd.DataFrame:
             "problems": len(measured.problems),
             "refused": "; ".join(refused),
         }
-        fitted = [
-            (parameters(s.curve, s.measured.budget), parameters(s.replicates, s.measured.budget), s)
-            for s in sides
-            if s.curve is not None and s.replicates is not None
-        ]
-        for name in ("A", "B") if len(fitted) == 2 else ():
-            if all(identified(name, many[name], s.measured.budget) for _, many, s in fitted):
-                (value, many, _), (other, others, _) = fitted
-                row[f"{name}_difference"] = float(value[name] - other[name])
+        fitted = [side.parameters() for side in sides]
+        for name in ("A", "B"):
+            if all(name in found for found in fitted):
+                (value, many), (other, others) = (found[name] for found in fitted)
+                row[f"{name}_difference"] = value - other
                 if len(measured.seeds) > 1:
-                    ends = np.quantile(many[name] - others[name], [TAIL, 1 - TAIL])
+                    ends = np.quantile(many - others, [TAIL, 1 - TAIL])
                     row[f"{name}_low"], row[f"{name}_high"] = ends
         rows.append(row)
     return pd.DataFrame(rows, columns=[*columns, "refused"])

@@ -136,12 +136,8 @@ def difficulty_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
     for model in models:
         if any("difficulty" not in run.evals for run in model.runs):
             continue
-        difficulty_of: dict[str, str] = {}
-        for samples in model.samples:
-            difficulties = samples["difficulty"].fillna("")
-            difficulty_of |= dict(zip(samples["problem"], difficulties, strict=True))
-        for difficulty in sorted(set(difficulty_of.values())):
-            problems = {name for name, level in difficulty_of.items() if level == difficulty}
+        for difficulty in sorted(set(model.difficulties.values())):
+            problems = {name for name, level in model.difficulties.items() if level == difficulty}
             for k in sorted({model.ks[0], model.ks[-1]}):
                 grid = model.grids.get(f"pass@{k}")
                 ends = intervals.grid_interval(grid and grid.restrict(problems), f"pass@{k}")
@@ -196,6 +192,16 @@ def run_table(groups: Sequence[Group]) -> pd.DataFrame:
                 row[key] = run.info.get(key)
             rows.append(row | sandbox(run) | {"path": str(run.path)})
     return pd.DataFrame(rows)
+
+
+def sandbox(run: Run) -> dict[str, str | None]:
+    """Return the run's sandbox as columns: its name, and how strongly it isolates programs."""
+    recorded = run.info.get("sandbox")
+    if not isinstance(recorded, dict):
+        return {"sandbox": recorded, "sandbox_strength": None}
+    rest = {key: value for key, value in recorded.items() if key not in ("name", "strength")}
+    strength = [str(recorded.get("strength") or ""), as_text(rest) if rest else ""]
+    return {"sandbox": recorded.get("name"), "sandbox_strength": "; ".join(filter(None, strength))}
 
 
 def cost_table(groups: Sequence[Group]) -> pd.DataFrame:
@@ -330,33 +336,26 @@ def power_table(
     )
     samples = np.array([min(*a.sample_counts, *b.sample_counts) for a, b in models_of])
     needed = intervals.resources_needed(estimates, noises, samples, target)
-    columns = {
-        **{
-            name: [getattr(pair, name) for pair in pairs]
-            for name in ("a", "b", "metric", "separated")
-        },
-        "smallest_difference": intervals.smallest_difference(estimates),
+    names = ["a", "b", "metric", "separated"]
+    table = pd.DataFrame([[getattr(pair, name) for name in names] for pair in pairs], columns=names)
+    return table.assign(
+        smallest_difference=intervals.smallest_difference(estimates),
         **{f"of_{source}": share for source, share in noises.shares().items()},
-        "wish": target,
+        wish=target,
         **{f"{what}_needed": number for what, number in needed.items()},
-    }
-    return pd.DataFrame(columns)
+    )
 
 
 def pair_noise(pair: PairedDifference, a: EvaluatedModel, b: EvaluatedModel) -> NoiseParts:
     """Return the parts of a pair's noise; the sampling part is known for pass@k only."""
     sampling = float("nan")
     if pair.metric.startswith("pass@"):
-        both = ((a, b), (b, a))
-        sampling = sum(_shared_sampling(mine, other, pair.metric) for mine, other in both)
+        sampling = 0.0
+        for mine, other in ((a, b), (b, a)):  # on the seeds of both
+            by_seed = zip(_sampling_by_seed(mine, pair.metric), mine.seeds, strict=True)
+            shared = [variance for variance, seed in by_seed if seed in other.seeds]
+            sampling += float(np.mean(shared) / len(shared))
     return intervals.noise_parts(pair.estimate, sampling)
-
-
-def _shared_sampling(mine: EvaluatedModel, other: EvaluatedModel, metric: str) -> float:
-    """Return the sampling variance of pass@k's mean over the seeds that `other` has too."""
-    by_seed = zip(_sampling_by_seed(mine, metric), mine.seeds, strict=True)
-    shared = [variance for variance, seed in by_seed if seed in other.seeds]
-    return float(np.mean(shared) / len(shared))
 
 
 @memoize
@@ -402,7 +401,7 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "power.csv": power_table(trained, pairs, intervals.TARGET_DIFFERENCE),
         "equal_budget.csv": at_equal_budget,
         "equal_budget_differences.csv": equal_budget_differences,
-        "thresholds.csv": threshold_table(groups, ks) if trained else pd.DataFrame(),
+        "thresholds.csv": threshold_table(groups) if trained else pd.DataFrame(),
         "curve.csv": evaluation_curve(groups, ks),
         "curve_fits.csv": fit_table(experiment.fits),
         "curve_fit_differences.csv": fit_differences(experiment.fits),
@@ -415,13 +414,3 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
     return run_tables | {
         name: table if models else pd.DataFrame() for name, table in evaluated.items()
     }
-
-
-def sandbox(run: Run) -> dict[str, str | None]:
-    """Return the run's sandbox as columns: its name, and how strongly it isolates programs."""
-    recorded = run.info.get("sandbox")
-    if not isinstance(recorded, dict):
-        return {"sandbox": recorded, "sandbox_strength": None}
-    rest = {key: value for key, value in recorded.items() if key not in ("name", "strength")}
-    strength = [str(recorded.get("strength") or ""), as_text(rest) if rest else ""]
-    return {"sandbox": recorded.get("name"), "sandbox_strength": "; ".join(filter(None, strength))}

@@ -382,7 +382,7 @@ def test_without_the_control_there_is_no_comparison_and_a_margin_makes_answers(f
     pairs = paired_differences(groups, ["pass@1"])
     assert control_differences(pairs, None) == control_differences(pairs, "dpo") == []
     assert control_table([]).empty
-    table = control_table(control_differences(pairs, "sft", 0.05)).set_index("one_arm")
+    table = control_table(control_differences(pairs, "sft", 0.05)).set_index("group")
     assert table.loc["ppo", "answer"] == "equal" and table.loc["spo", "answer"] == "above"
     assert set(table["control"]) == {"sft"} and table["difference"]["raft"] < 0
     # Equality is corrected by Holm over the same three comparisons.
