@@ -71,13 +71,10 @@ def _on_metric(experiment: Experiment, metric: str) -> list[str]:
         return []
     if max(pair.seeds for pair in pairs) < 2:
         return [ONE_TRAINING]
-    named = {
-        m.label: f"{m.label} ({comparisons.mean_score(m, metric):.3f})" for m in experiment.trained
-    }
-    best, minus_best = (
-        order[0],
-        {label: comparisons.find_pair(pairs, label, order[0]) for label in order[1:]},
-    )
+    means = {m.label: comparisons.mean_score(m, metric) for m in experiment.models}
+    named = {label: f"{label} ({mean:.3f})" for label, mean in means.items()}
+    best, *others = order
+    minus_best = {label: comparisons.find_pair(pairs, label, best) for label in others}
     behind = [x for x, pair in minus_best.items() if pair.separated and pair.difference.mean < 0]
     alike = [label for label in minus_best if label not in behind]
     second = minus_best[order[1]]
@@ -92,9 +89,7 @@ def _on_metric(experiment: Experiment, metric: str) -> list[str]:
     if alike:
         listed = join_names([named[label] for label in alike], MOST_NAMED)
         statements.append(f"No significant difference from {best}: {listed}.")
-    bases = [(base.label, comparisons.mean_score(base, metric)) for base in experiment.bases]
-    known = [f"{label} ({mean:.3f})" for label, mean in bases if not math.isnan(mean)]
-    if known:
+    if known := [named[m.label] for m in experiment.bases if not math.isnan(means[m.label])]:
         statements.append(f"Before training: {join_names(known)}.")
     statements += contrast_statements([c for c in experiment.contrasts if c.pair.metric == metric])
     statements += control_statements([d for d in experiment.against_control if d.metric == metric])
@@ -230,14 +225,9 @@ BUDGET_SLACK = 1.1  # budgets within this factor count as equal
 def caveats(groups: Sequence[Group], models: Sequence[EvaluatedModel]) -> list[str]:
     """Return a sentence or two for each caveat, the most important first."""
     runs = [run for group in groups for run in group.runs]
-    return [
-        *_left_out(groups),
-        *_training(groups),
-        *_evaluation(groups),
-        *_budgets(groups),
-        *_provenance(runs),
-        *_samples(models),
-    ]
+    of_groups = (_left_out, _training, _evaluation, _budgets)
+    found = [sentence for kind in of_groups for sentence in kind(groups)]
+    return [*found, *_provenance(runs), *_samples(models)]
 
 
 def extremes(amounts: Mapping[str, float]) -> str:

@@ -38,26 +38,12 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from analysis import runs
 from analysis.budgets import TRAINING_METRICS, curve_score
 from analysis.experiment import read_experiment
 from analysis.metrics import is_counted
 from analysis.rendering import markdown_table
-from analysis.runs import (
-    ARMS,
-    CONTRASTS,
-    COUNTS,
-    METRICS,
-    RUNS,
-    SUMS,
-    TRAINING,
-    TURNS,
-    PackedStudy,
-    Run,
-    RunError,
-    count_samples,
-    load_run,
-    sums,
-)
+from analysis.runs import Run, RunError
 from analysis.tables import experiment_tables
 from analysis.turns import counts_at, has_conversations
 from envs.command_line import parse_arguments, quiet_when_unread
@@ -111,7 +97,7 @@ class Results:
     """The numbers of a packed study, by arm and column. Raises RunError if it is damaged."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.packed = folder, PackedStudy(folder)
+        self.folder, self.packed = folder, runs.PackedStudy(folder)
         self.study = self.packed.study
         self.finished = [
             run for run in self.packed.arms if run["status"] == "finished" and not run["trial"]
@@ -119,8 +105,8 @@ class Results:
         experiment, _ = read_experiment(folder.name, [folder])
         assert experiment is not None, "a damaged run is an error"
         tables = {n.removesuffix(".csv"): t for n, t in experiment_tables(experiment).items()}
-        runs = tables["runs"]
-        groups = {Path(p).name: g for p, g in zip(runs["path"], runs["group"], strict=True)}
+        paths, groups_of = tables["runs"]["path"], tables["runs"]["group"]
+        groups = {Path(p).name: group for p, group in zip(paths, groups_of, strict=True)}
         labels = {groups[Path(run["run"]).name]: run["arm"] for run in self.finished}
         self.arms = [arm for arm in self.study["arms"] if arm in labels.values()]
         for label in map(str, tables["table"]["label"]):
@@ -220,11 +206,8 @@ class Results:
 
     def _gap(self, a: str, b: str, metric: str) -> str:
         cell = self.cell(f"{a} - {b}", metric)
-        separated = self._answer(a, b, metric, 0.0) in ("above", "below")
+        separated = self.answers.get((a, b, metric, 0.0)) in ("above", "below")
         return cell.text(sign="+") + r" \*" * separated if cell else "–"
-
-    def _answer(self, a: str, b: str, metric: str, margin: float) -> str:
-        return str(self.answers.get((a, b, metric, margin), "not decided"))
 
     def _claim(self, claim: dict[str, Any]) -> list[str]:
         """A claim, the difference, and by its interval: held, not held or not decided."""
@@ -236,7 +219,7 @@ class Results:
         verdict = "not held" if high < -margin else "not decided"
         if low > -margin or (margin and low == -margin):
             verdict = "held"
-            if self._answer(a, b, metric, margin) == "above":
+            if self.answers.get((a, b, metric, margin)) == "above":
                 verdict = "held after correction"
         unit = f" {LESS[metric]}" if metric in LESS else ""
         return [claim["says"], f"{metric}: {cell.text(sign='+')}{unit}", f"**{verdict}**"]
@@ -326,17 +309,17 @@ def leaderboard(root: Path) -> str:
         link = f"[{folder.name.removeprefix('study-')}]({folder.name}.md)"
         planned = len(results.study["seeds"])
         for arm in results.arms:
-            first, *_ = runs = results.runs(arm)
-            config = first.config
-            commits = sorted({str(run.info["commit"]) for run in runs if run.info.get("commit")})
+            finished = results.runs(arm)
+            config, given = finished[0].config, (run.info.get("commit") for run in finished)
+            commits = sorted({str(commit) for commit in given if commit})
             track = (
                 f"## task={config['task']['name']}, split {config['eval']['split']}, temperature "
-                f"{config['eval']['temperature']:g}\n\nProblems: `{first.info['data_hash']}`."
+                f"{config['eval']['temperature']:g}\n\nProblems: `{finished[0].info['data_hash']}`."
             )
             names = (*LEADERBOARD_METRICS, "generated_tokens", "judged_programs")
             cells = [results.cell(arm, name) or Cell(nan) for name in names]
             doubts = {
-                f"{len(runs)} of {planned} seeds": len(runs) < planned,
+                f"{len(finished)} of {planned} seeds": len(finished) < planned,
                 f"{planned} seeds planned": planned < 5,
                 "evaluated on problems for choosing": not results.study.get("final"),
                 "uncommitted code": any(commit.endswith("+") for commit in commits),
@@ -389,9 +372,11 @@ def pack(folder: Path, study: Path, out: Path) -> None:
         if metric not in LESS and not is_counted(metric):
             raise RunError(f"study={study}: {metric} of a claim depends on the programs' texts")
     try:
-        arms = json.loads((folder / ARMS).read_text())
+        arms = json.loads((folder / runs.ARMS).read_text())
     except (OSError, ValueError) as error:
-        raise RunError(f"pack={folder}: {ARMS}: {error}; a study writes it at its end") from error
+        raise RunError(
+            f"pack={folder}: {runs.ARMS}: {error}; a study writes it at its end"
+        ) from error
     tables: dict[str, list[pd.DataFrame]] = {}
     local = set[str]()
     for entry in arms:
@@ -399,7 +384,7 @@ def pack(folder: Path, study: Path, out: Path) -> None:
     for entry in sorted(arms, key=lambda entry: str(entry["run"])):
         if entry["status"] != "finished" or entry["trial"]:
             continue
-        run, name = load_run(folder / entry["run"]), entry["run"]
+        run, name = runs.load_run(folder / entry["run"]), entry["run"]
         places = (run.config["task"].get("path"), run.config.get("output_dir"))
         local |= {path for path in map(str, places) if Path(path).is_absolute()}
         texts = {"config": "config.yaml", "info": "run.json"}
@@ -415,18 +400,18 @@ def pack(folder: Path, study: Path, out: Path) -> None:
         at = steps.isin(run.evaluated_steps) | (steps == steps.max())
         evaluations = {run.config["eval"]["temperature"]: run.evals, **run.further_evals}
         counts = [
-            count_samples(samples).assign(temperature=float(t), main=samples is run.evals)
+            runs.count_samples(samples).assign(temperature=float(t), main=samples is run.evals)
             for t, samples in evaluations.items()
         ]
         parts = {
-            COUNTS: pd.concat(counts, ignore_index=True),
-            RUNS: pd.DataFrame([head | texts]),
-            METRICS: run.metrics.loc[at, spent],
-            TRAINING: run.metrics[["step", *drawn]].astype(dict.fromkeys(drawn, "float32")),
+            runs.COUNTS: pd.concat(counts, ignore_index=True),
+            runs.RUNS: pd.DataFrame([head | texts]),
+            runs.METRICS: run.metrics.loc[at, spent],
+            runs.TRAINING: run.metrics[["step", *drawn]].astype(dict.fromkeys(drawn, "float32")),
         }
         if has_conversations(run):
             each = [counts_at(run, step, step in whole) for step in run.evaluated_steps]
-            parts[TURNS] = pd.concat(each, ignore_index=True)
+            parts[runs.TURNS] = pd.concat(each, ignore_index=True)
         for file, part in parts.items():
             rest = part.drop(columns="run", errors="ignore")
             rest.insert(0, "run", name)
@@ -434,15 +419,15 @@ def pack(folder: Path, study: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for file, each in tables.items():
         whole_table = pd.concat(each, ignore_index=True)
-        for column in ("config", "info") if file == RUNS else ():
+        for column in ("config", "info") if file == runs.RUNS else ():
             whole_table[column] = [_shortened(text, local) for text in whole_table[column]]
         whole_table.to_parquet(out / file, index=False, compression="zstd", compression_level=19)
-    (out / ARMS).write_text(_shortened(json.dumps(arms, indent=1), local) + "\n")
-    (out / CONTRASTS).write_bytes((folder / CONTRASTS).read_bytes())
+    (out / runs.ARMS).write_text(_shortened(json.dumps(arms, indent=1), local) + "\n")
+    (out / runs.CONTRASTS).write_bytes((folder / runs.CONTRASTS).read_bytes())
     (out / study.name).write_bytes(study.read_bytes())
-    files = (ARMS, CONTRASTS, *tables, study.name)
-    lines = [f"{digest}  {file}\n" for file, digest in sums(out, files).items()]
-    (out / SUMS).write_text("".join(lines))
+    files = (runs.ARMS, runs.CONTRASTS, *tables, study.name)
+    lines = [f"{digest}  {file}\n" for file, digest in runs.sums(out, files).items()]
+    (out / runs.SUMS).write_text("".join(lines))
 
 
 def _shortened(text: str, paths: set[str]) -> str:
