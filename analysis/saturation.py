@@ -251,7 +251,8 @@ def measured_curve(
     grids = [scores_by_step(run, ks)[metric] for run in runs]
     evaluated = list(dict.fromkeys(step for grid in grids for step in grid.seeds))
     places = [evaluated.index(steps[i]) for i in kept]
-    values, weights = (part[:, places] for part in align_grids(grids))
+    # contiguous: the layout decides the order of sums, and with it their last bits
+    values, weights = (np.ascontiguousarray(part[:, places]) for part in align_grids(grids))
     defined = (weights > 0).all(axis=(0, 1))
     if not defined.any():
         return None
