@@ -2,8 +2,8 @@
 
 Drawn here rather than by matplotlib, whose panel of twelve curves with bands took 90 ms and 42 kB:
 a page of a hundred panels would be over 4 MB. Each group has a colour, a marker and a dash, the
-same in all figures. On the page the style sheet
-replaces the colours, so that they follow dark mode. A point's title has its values.
+same in all figures. On the page the style sheet replaces the colours, so that they follow dark
+mode. A point's title has its values. Titles and captions stand in the page's template.
 """
 
 from __future__ import annotations

@@ -363,11 +363,6 @@ class NoiseParts:
     interaction: Numbers
     sampling: Numbers
 
-    @classmethod
-    def stack(cls, noises: Sequence[NoiseParts]) -> NoiseParts:
-        """Combine scalar parts into one of arrays (noises,)."""
-        return cls(**{f.name: np.array([getattr(n, f.name) for n in noises]) for f in fields(cls)})
-
     def shares(self) -> dict[str, np.ndarray]:
         """Return each part's share of the known total."""
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -376,16 +371,15 @@ class NoiseParts:
             return {name: np.where(total > 0, part / total, np.nan) for name, part in parts.items()}
 
 
-def noise_parts(scalar: Estimate, sampling: float) -> NoiseParts:
-    """Split the variance of a scalar estimate; `sampling` is the variance from samples, or NaN."""
-    problem_variance, residual = float(scalar.problem_variance), float(scalar.residual_variance)
-    drawn = 0.0 if np.isnan(sampling) else min(sampling, problem_variance)
-    if scalar.seeds < 2:
-        return NoiseParts(np.nan, problem_variance - drawn, np.nan, sampling)
+def noise_parts(pair: Estimate, sampling: Numbers) -> NoiseParts:
+    """Split the variance of estimates; `sampling` is the variance from samples, or NaN."""
+    several, all_problems, residual = pair.seeds > 1, pair.problem_variance, pair.residual_variance
+    drawn = np.where(np.isnan(sampling), 0.0, np.minimum(sampling, all_problems))
+    own = np.maximum(all_problems - np.maximum(residual, drawn), 0.0)
     return NoiseParts(
-        seeds=float(scalar.seed_variance),
-        problems=max(problem_variance - max(residual, drawn), 0.0),
-        interaction=max(residual - drawn, 0.0),
+        seeds=np.where(several, pair.seed_variance, np.nan),
+        problems=np.where(several, own, all_problems - drawn),
+        interaction=np.where(several, np.maximum(residual - drawn, 0.0), np.nan),
         sampling=sampling,
     )
 
@@ -439,8 +433,7 @@ def resources_to_decide(pair: Estimate, margin: float, tests: int) -> dict[str, 
     `pair` is an array of estimates. See `smallest_margin`; the observed differences play no part.
     The number is infinite if no multiple up to MOST suffices.
     """
-    parts = [noise_parts(pair.item(i), float("nan")) for i in range(np.size(pair.mean))]
-    noise = NoiseParts.stack(parts)
+    noise = noise_parts(pair, np.full(np.shape(pair.mean), np.nan))
     return {
         what: _least_detecting(
             pair, noise, np.nan, margin, what, lambda changed: smallest_margin(changed, tests)

@@ -25,7 +25,7 @@ from analysis.budgets import (
 from analysis.comparisons import PairedDifference
 from analysis.experiment import Experiment
 from analysis.groups import EvaluatedModel, Group, as_text, common_problems, settings_table
-from analysis.intervals import Estimate, NoiseParts
+from analysis.intervals import Estimate
 from analysis.metrics import (
     DISTINCT,
     PARTIAL,
@@ -331,9 +331,8 @@ def power_table(
         return pd.DataFrame()
     models_of = [(by_label[pair.a], by_label[pair.b]) for pair in pairs]
     estimates = Estimate.stack([pair.estimate for pair in pairs])
-    noises = NoiseParts.stack(
-        [pair_noise(pair, a, b) for pair, (a, b) in zip(pairs, models_of, strict=True)]
-    )
+    drawn = [_sampling(pair.metric, a, b) for pair, (a, b) in zip(pairs, models_of, strict=True)]
+    noises = intervals.noise_parts(estimates, np.array(drawn))
     samples = np.array([min(*a.sample_counts, *b.sample_counts) for a, b in models_of])
     needed = intervals.resources_needed(estimates, noises, samples, target)
     names = ["a", "b", "metric", "separated"]
@@ -346,16 +345,16 @@ def power_table(
     )
 
 
-def pair_noise(pair: PairedDifference, a: EvaluatedModel, b: EvaluatedModel) -> NoiseParts:
-    """Return the parts of a pair's noise; the sampling part is known for pass@k only."""
-    sampling = float("nan")
-    if pair.metric.startswith("pass@"):
-        sampling = 0.0
-        for mine, other in ((a, b), (b, a)):  # on the seeds of both
-            by_seed = zip(_sampling_by_seed(mine, pair.metric), mine.seeds, strict=True)
-            shared = [variance for variance, seed in by_seed if seed in other.seeds]
-            sampling += float(np.mean(shared) / len(shared))
-    return intervals.noise_parts(pair.estimate, sampling)
+def _sampling(metric: str, a: EvaluatedModel, b: EvaluatedModel) -> float:
+    """Return the variance of a - b from samples, on the seeds of both; known for pass@k only."""
+    if not metric.startswith("pass@"):
+        return math.nan
+    variance = 0.0
+    for mine, other in ((a, b), (b, a)):
+        by_seed = zip(_sampling_by_seed(mine, metric), mine.seeds, strict=True)
+        shared = [variance for variance, seed in by_seed if seed in other.seeds]
+        variance += float(np.mean(shared) / len(shared))
+    return variance
 
 
 @memoize
