@@ -40,12 +40,6 @@ from analysis.runs import RunError, experiment_of, find_runs, is_packed, load_ru
 from analysis.tables import power_table
 from envs.command_line import did_you_mean, quiet_when_unread
 
-HELP = """\
-Compare two groups of runs: paired differences on the seeds and problems of both.
-
-  python -m analysis.compare study=FOLDER a=ARM b=ARM [KEY=VALUE ...]
-  python -m analysis.compare a=WHERE b=WHERE [KEY=VALUE ...]
-"""
 ALONE = (
     "The spread over seeds is estimated from these two groups alone. A report of more groups "
     "estimates it from all of them, so its intervals and p-values differ from these. Two arms of a "
@@ -74,7 +68,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return the exit code of `run_command`; 2 also if there is no pair."""
-    return run_command(Options, HELP, check_arms, compare, arguments)
+    return run_command(Options, check_arms, compare, arguments)
 
 
 def check_arms(options: Options) -> None:

@@ -145,18 +145,17 @@ def read_experiment(
 
 def run_command(
     schema: type[T],
-    help_text: str,
     check: Callable[[T], None],
     command: Callable[[T], int],
     arguments: Sequence[str],
 ) -> int:
-    """Run a command with its key=value arguments and return the exit code.
+    """Run a command with its key=value arguments, fields of `schema`, and return the exit code.
 
     0: done, or that of the command; 1: bad runs or files; 2: arguments that are bad, as far as they
     can be read or by `check`'s ValueError; 130: interrupted.
     """
     try:
-        options = parse_arguments(schema, arguments, help_text)
+        options = parse_arguments(schema, arguments)
         check(options)
     except ValueError as error:
         print(f"error: {error} (see --help)", file=sys.stderr)

@@ -2,9 +2,9 @@
 
     python -m analysis.report runs=outputs out=reports/latest
 
-The runs are only read. Nothing is written before all of them have been read. An experiment is read,
-scored and laid out by itself, and only its section stays in memory; many runs are read on all
-cores.
+Each experiment (the runs of one `name`) is reported separately: read, scored and laid out by
+itself, so that only its section stays in memory; many runs are read on all cores. The runs are only
+read, and nothing is written before all of them have been.
 """
 
 from __future__ import annotations
@@ -26,13 +26,6 @@ from analysis.runs import FILES, RunError, experiment_of, find_runs, is_packed
 from envs.command_line import did_you_mean, quiet_when_unread
 from envs.messages import readable
 
-HELP = """\
-Make a report of run folders, or of packed studies: tables and one HTML page.
-
-  python -m analysis.report [runs=WHERE] [out=FOLDER] [KEY=VALUE ...]
-
-Each experiment (the runs of one `name`) is reported separately.
-"""
 NOT_PRINTED = ("distinct_ratio", "distinct_2", "token_entropy")  # metrics
 MIN_PARALLEL = 100  # runs from which worker processes pay
 
@@ -54,7 +47,7 @@ class Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return the exit code of `run_command`."""
-    return run_command(Options, HELP, check_out, report, arguments)
+    return run_command(Options, check_out, report, arguments)
 
 
 def report(options: Options) -> int:

@@ -29,6 +29,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -182,6 +183,7 @@ def _gpus() -> range:
 
 # Costs.
 
+RESUMED = ("seconds", "waited", "judge_cpu_s", "charged_s", "recalled")  # beside the counts
 MEASURING = {"sync", "evaluate"}  # phases whose passes check or evaluate and train nothing
 
 
@@ -275,22 +277,15 @@ class Ledger:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the costs so far."""
-        return {
-            "counts": asdict(self.counts),
-            "seconds": dict(self.seconds),
-            "waited": dict(self.waited),
-            "judge_cpu_s": self.judge_cpu_s,
-            "charged_s": self.charged_s,
-            "recalled": dict(self.recalled),
-            "elapsed": time.monotonic() - self.started,
-        }
+        state = {name: copy(getattr(self, name)) for name in RESUMED}
+        elapsed = time.monotonic() - self.started
+        return state | {"counts": asdict(self.counts), "elapsed": elapsed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from these costs; the time in between is not charged."""
+        for name in RESUMED:
+            setattr(self, name, copy(state[name]))
         self.counts = Counts(**state["counts"])
-        self.seconds, self.waited = dict(state["seconds"]), dict(state["waited"])
-        self.judge_cpu_s, self.charged_s = state["judge_cpu_s"], state["charged_s"]
-        self.recalled = dict(state["recalled"])
         self.started = time.monotonic() - state["elapsed"]
 
     def columns(self) -> dict[str, float]:
