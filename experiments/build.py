@@ -178,14 +178,14 @@ def build(
         engines = runtime.size if runtime.local_engines else config.runtime.engines
         dialogue = dialogue_of(config, tokenizer, config.task.turns, engines)
         eval_dialogue = dialogue_of(config, tokenizer, config.eval_turns, engines)
-        talks, digests = dialogue or eval_dialogue, f"{train_prompts.digest} {eval_prompts.digest}"
+        talk, digests = dialogue or eval_dialogue, f"{train_prompts.digest} {eval_prompts.digest}"
         judge, limit = environments.make(), config.longest_response(1)
         used = {"train": train_prompts.kept_problems} if config.steps else {}
         used["eval"] = eval_prompts.kept_problems
         facts = problem_facts(config, used, judge.version)
         records.describe(
             prompts_hash=hashlib.sha256(digests.encode()).hexdigest()[:16],
-            observations_hash=talks and talks.digest,
+            observations_hash=talk and talk.digest,
             engine=worker.engine.description,
             data_hash=task.data_hash,
             judge_version=judge.version,
@@ -217,10 +217,10 @@ def build(
         model, info = config.model, records.info
         facts_of_base = [info[fact] for fact in ("policy", "versions", "hardware")]
         facts_of_base += [model.device, model.dtype, model.threads, config.engine.batch_size]
-        engine, talks = worker.eval_engine, eval_dialogue
+        evaluating = replace(untimed, engine=worker.eval_engine, dialogue=eval_dialogue)
         evaluation = Evaluation(
             prompts=eval_prompts,
-            responder=replace(untimed, engine=engine, judge=environments.make(), dialogue=talks),
+            responder=replace(evaluating, judge=environments.make()),
             sampling=Sampling(limit, config.eval.temperature, config.eval.top_p),
             samples=config.eval.samples,
             seed=config.seed,
