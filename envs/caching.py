@@ -44,10 +44,9 @@ def replace_file(path: Path, text: str) -> None:
 def code_digest(*modules: str) -> str:
     """Return 16 hex digits over the source of modules and of all their imports, without importing.
 
-    A YAML file beside a module, with its name, belongs to its source.
-
-    The standard library and installed packages are not followed, except for the packages that
-    `modules` themselves belong to.
+    A YAML file beside a module, with its name, belongs to its source. The standard library and
+    installed packages are not followed, except for the packages that `modules` themselves belong
+    to.
     """
     packages = {module.partition(".")[0] for module in modules}
     sources: dict[str, bytes] = {}
@@ -63,7 +62,7 @@ def code_digest(*modules: str) -> str:
             imported = f"{base}.{name}" if base else name
             pending.append(imported if not base or _source_file(imported, packages) else base)
         if data.exists():
-            sources[data.name] = data.read_bytes()
+            sources[f"{module}.yaml"] = data.read_bytes()
     return hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:16]
 
 

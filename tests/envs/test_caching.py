@@ -105,7 +105,8 @@ def test_a_module_beside_it_is_followed_and_an_installed_one_is_not(tmp_path, mo
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = []
-    for text in ("a = 1\n", "a = 1\n", "a = 2\n"):
-        (tmp_path / "my_helpers.py").write_text(text)
+    versions = ("py", "a = 1\n"), ("py", "a = 1\n"), ("py", "a = 2\n"), ("yaml", "b: 1\n")
+    for ending, text in versions:
+        (tmp_path / f"my_helpers.{ending}").write_text(text)
         found.append(subprocess.check_output([sys.executable, "-c", script], text=True))
-    assert found[0] == found[1] != found[2]
+    assert found[0] == found[1] and len(set(found)) == 3
