@@ -146,9 +146,7 @@ def _one_per_seed(settings: Settings, runs: Sequence[Run]) -> Group:
         last = run.evaluated_steps[-1] if run.evaluated_steps else -1
         return last, run.status == "finished", str(run.info.get("started") or "")
 
-    best: dict[Any, Run] = {}
-    for run in sorted(runs, key=progress):
-        best[run.seed] = run
+    best = {run.seed: run for run in sorted(runs, key=progress)}
     chosen = sorted(best.values(), key=lambda run: (str(type(run.seed)), run.seed))
     return Group("", settings, tuple(chosen), tuple(run for run in runs if run not in chosen))
 

@@ -188,7 +188,6 @@ def interval(
     weights: np.ndarray | None = None,
     *,
     bounds: tuple[float, float] = (-np.inf, np.inf),
-    level: float = LEVEL,
 ) -> Interval:
     """Return the interval of the mean over seeds of the weighted mean over problems.
 
@@ -201,7 +200,7 @@ def interval(
     if values.shape != weights.shape:
         raise ValueError(f"values {values.shape} and weights {weights.shape} differ in shape")
     scalar = estimate(seed_means(values, weights))
-    mean, half = float(scalar.mean), float(scalar.half_width(level))
+    mean, half = float(scalar.mean), float(scalar.half_width())
     if np.isnan(half):
         return Interval(mean, float("nan"), float("nan"))
     return Interval(mean, max(mean - half, bounds[0]), min(mean + half, bounds[1]))
