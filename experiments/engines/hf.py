@@ -4,7 +4,7 @@ Five things make it faster than `generate`. A prompt is read once for all its re
 CPU also share its keys and values (`kv_cache.py`). Responses to a prompt that are equal so far are
 one row of the model's batch, until they draw different tokens. The cache is allocated once, and
 attention sees only its filled part. Finished responses leave the batch. A conversation's next
-answer goes on from the keys and values of the ones before it (`kept_keys.py`).
+answer goes on from the keys and values of the ones before it (`KeptKeys`).
 
 Every response draws its uniforms from a stream of its own, so it does not depend on its neighbours
 beyond float rounding.
