@@ -1,7 +1,6 @@
 """The budget of the house: code lines without docstrings, comments and blank lines.
 
-To add, remove. The goal is 26,000 code lines and 160 files: each cut lowers the numbers here to
-what is left, until they are reached. Nothing raises them but an issue that says so.
+To add, remove. Nothing raises these numbers but an issue that says so.
 """
 
 import ast
@@ -11,7 +10,7 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CODE, TESTS, FILES = 27_700, 20_000, 216
+CODE, TESTS, FILES = 26_000, 20_000, 160
 DATA = ("tests/programs/",)  # attack and honest programs
 NOT_CODE = {
     tokenize.COMMENT,

@@ -117,17 +117,14 @@ class Bars(Progress):
 class Display:
     """Training and evaluation progress of a run."""
 
-    def __init__(self, steps: int, label: str = "") -> None:
-        """`label`: begins each line where other runs write too; there are no bars then."""
-        self.label, self.steps, self.activity = label, steps, Activity()
+    def __init__(self, steps: int) -> None:
+        self.steps, self.activity = steps, Activity()
         self.pass_at: dict[int, float] = {}  # k → pass@k of the last evaluation
         self._note = "{score}"  # of the last step
         self._done = 0  # steps
         self._last_line = time.monotonic()
         self._stopped = threading.Event()
-        self.console = Console(
-            stderr=True, highlight=False, force_terminal=False if label else None
-        )
+        self.console = Console(stderr=True, highlight=False)
         self.bars = Bars(self.activity.text, self.console)
         self.training = self.bars.add_task("training", total=steps, note="", visible=steps > 0)
         self._thread = threading.Thread(target=self._write_lines, name="display", daemon=True)
@@ -146,7 +143,7 @@ class Display:
     def say(self, *lines: str) -> None:
         """Print lines."""
         for line in lines:
-            self.console.print(f"{self.label}{line}", soft_wrap=True, markup=False)
+            self.console.print(line, soft_wrap=True, markup=False)
 
     def step(self, step: int, row: dict[str, Any], seconds: float) -> None:
         """Show a training step that took `seconds`."""

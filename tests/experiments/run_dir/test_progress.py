@@ -13,11 +13,11 @@ ROW = {"generated_tokens": 640, "reward_mean": 0.25}
 
 
 def test_brackets_are_text():
-    display, told = Display(1, "job 1: "), io.StringIO()
+    display, told = Display(1), io.StringIO()
     display.console.file = told
     line = "RuntimeError: [/__w/pytorch/pair.cc:553] [bold]peer[/bold] has gone"
     display.say(line)
-    assert told.getvalue() == f"job 1: {line}\n"
+    assert told.getvalue() == f"{line}\n"
 
 
 def test_an_activity_counts_what_is_written_judged_and_drawn():
