@@ -13,11 +13,11 @@ import numpy as np
 
 from analysis import comparisons
 from analysis.budgets import smoothing_window
+from analysis.curve_fits import CurveFit, curve_fits
 from analysis.groups import EvaluatedModel, Group, common_ks, evaluated_models, group_runs
 from analysis.metrics import reported_metrics
 from analysis.programs import precompute_normal_forms
 from analysis.runs import Contrast, PackedStudy, Run, RunError, contrasts_of, is_packed, load_run
-from analysis.saturation import CurveFit, curve_fits
 from envs.command_line import parse_arguments
 
 

@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.budgets import TRAINING_METRICS, X_AXES, thinned
+from analysis.curve_fits import TAIL, CurveFit
 from analysis.metrics import DISTINCT, TITLES
 from analysis.rendering import TimeUnit, fitting_unit
-from analysis.saturation import TAIL, CurveFit
 
 MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
 MOST_POINTS = 120  # of a line; a longer one is thinned evenly

@@ -1,4 +1,4 @@
-"""Tables of models and groups: results, runs, pass@k, difficulties, verdicts and costs.
+"""Tables of models and groups: results, runs, pass@k, difficulties, verdicts, costs and power.
 
 Every table is a tidy DataFrame. Means are over seeds, intervals are 95 %
 (`analysis.intervals`).
@@ -23,6 +23,7 @@ from analysis.budgets import (
     training_curve,
 )
 from analysis.comparisons import PairedDifference
+from analysis.curve_fits import fit_differences, fit_table
 from analysis.experiment import Experiment
 from analysis.groups import EvaluatedModel, Group, as_text, common_problems, settings_table
 from analysis.intervals import Estimate
@@ -38,7 +39,6 @@ from analysis.metrics import (
     without_temperature,
 )
 from analysis.runs import Run, memoize
-from analysis.saturation import fit_differences, fit_table
 from analysis.turns import turn_tables
 
 # Results of models.

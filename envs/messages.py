@@ -81,10 +81,11 @@ def explain_hub_error(error: BaseException, key: str, value: str, kind: str) -> 
         )
     if kinds & _UNREACHABLE:
         option = " --repo-type dataset" if kind == "dataset" else ""
-        choice = "model=local " if kind == "model" else ""
+        choice, bundled = ("model=local ", ", or model=nano") if kind == "model" else ("", "")
         return (
             f"{key}={value}: the hub cannot be reached; on a machine with access, run "
-            f"`hf download{option} {name} --local-dir FOLDER`, then set {choice}{key}=FOLDER here"
+            f"`hf download{option} {name} --local-dir FOLDER`, then set {choice}{key}=FOLDER "
+            f"here{bundled}"
         )
     if kind == "dataset" and "FileNotFoundError" in kinds:
         return f"{key}={value}: no such file there"

@@ -24,7 +24,7 @@ from torch import Tensor
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
-from experiments.policy.overrides import AttentionOverride, can_override_attention
+from experiments.policy.patches import AttentionOverride, can_override_attention
 
 SHARED = "spo_bench_shared_prompts"  # the attention's name in transformers
 TokenIds = tuple[int, ...]

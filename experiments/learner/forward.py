@@ -28,7 +28,7 @@ from transformers.modeling_utils import AttentionInterface
 from algorithms.base import PolicyOutput
 from algorithms.logprobs import Entropy, chosen_logp
 from experiments.learner.batching import Tokens
-from experiments.policy import overrides
+from experiments.policy import patches
 from experiments.policy.policy import Policy
 
 PACKED = "spo_bench_packed"  # no mask function has this name, so the model makes no mask
@@ -40,7 +40,7 @@ def can_pack(policy: Policy) -> bool:
 
     Sharded policies use padded rows, where FSDP's backward pass gets the gradients it waits for.
     """
-    return overrides.can_override_attention(policy.model) and not policy.sharded
+    return patches.can_override_attention(policy.model) and not policy.sharded
 
 
 def token_hidden(policy: Policy, tokens: Tokens) -> Tensor:
@@ -121,11 +121,11 @@ def _padded_hidden(policy: Policy, tokens: Tokens) -> Tensor:
     """Read padded prompts, then the responses over the prompts' cache → (batch, time, width)."""
     config, backbone = policy.model.config, policy.model.base_model
     cache: Cache = DynamicCache(config=config)
-    if overrides.is_checkpointed(policy):
+    if patches.is_checkpointed(policy):
         layers = config.get_text_config().num_hidden_layers
         cache = Cache(layers=[PromptLayer() for _ in range(layers)])
     shared_mask = tokens.prompt_mask[:, :-1]
-    with overrides.checkpointed(policy):
+    with patches.checkpointed(policy):
         read = backbone(
             input_ids=tokens.prompts[:, :-1],
             attention_mask=shared_mask.long(),
@@ -311,8 +311,8 @@ def packed_hidden(policy: Policy, tokens: Tokens) -> Tensor:
         time = torch.arange(fed.shape[1], device=lengths.device)
         positions = lengths[tokens.prompt_of] + time
         passes.append((responses, responses.pack(fed), responses.pack(positions)))
-    override = overrides.AttentionOverride(model.config, PACKED)
-    with override, overrides.checkpointed(policy, override):
+    override = patches.AttentionOverride(model.config, PACKED)
+    with override, patches.checkpointed(policy, override):
         for block, ids, at in passes:
             output = model.base_model(
                 input_ids=ids.unsqueeze(0),

@@ -37,7 +37,7 @@ from experiments.config.preflight import GGUF, locate
 from experiments.config.schema import ModelConfig, RunConfig
 from experiments.errors import UserError
 from experiments.policy.lora import adapted
-from experiments.policy.overrides import checkpoint_activations
+from experiments.policy.patches import checkpoint_activations
 from experiments.policy.policy import Policy, frozen_copy
 
 HUB_TIMEOUT_S = 10

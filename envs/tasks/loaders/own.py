@@ -95,27 +95,28 @@ def check_columns(fields: FieldsConfig, rows: Sequence[Row], where: str) -> None
 
 
 def lookup(row: Row, column: str, absent: Any = None) -> Any:
-    """Return the value of a column, with dots for nested ones; `absent` if there is none."""
+    """Return the value of a column, with dots for nested ones; `absent` if there is none.
+
+    Raises SkipRow if a dot enters what is neither an object, a list of objects, nor JSON of these.
+    """
     if column in row:
         return row[column]
     value: Any = row
     for name in column.split("."):
-        value = _member(value, name, absent)
+        value = _member(value, name, absent, f"{column}: where {name} is looked for")
     return value
 
 
-def _member(value: Any, name: str, absent: Any) -> Any:
-    value = _opened(value)
-    if isinstance(value, list):
-        return [_member(item, name, absent) for item in value]
-    return value.get(name, absent) if isinstance(value, Mapping) else absent
-
-
-def _opened(value: Any) -> Any:
-    """Return a value with others inside; a text is JSON. Raises SkipRow if it is not."""
+def _member(value: Any, name: str, absent: Any, where: str) -> Any:
     if isinstance(value, str):
-        return parsers.load_json(value, "a column with others inside")
-    return value
+        value = parsers.load_json(value, where)
+    if isinstance(value, list):
+        return [_member(item, name, absent, where) for item in value]
+    if isinstance(value, Mapping):
+        return value.get(name, absent)
+    if value is not None and value is not absent:
+        raise SkipRow(f"{where} is no object")
+    return absent
 
 
 def _as_list(value: Any) -> Any:
@@ -170,8 +171,9 @@ def _has_column(row: Row, column: str) -> bool:
 
 def _column_names(value: Any, prefix: str = "") -> Iterator[str]:
     """Yield the columns of a row, with dots for nested ones."""
-    with suppress(SkipRow):
-        value = _opened(value)
+    if isinstance(value, str):
+        with suppress(SkipRow):
+            value = parsers.load_json(value, "")
     items: Iterable[Any] = value if isinstance(value, list) else [value]
     for item in items:
         for name, inner in item.items() if isinstance(item, Mapping) else ():

@@ -14,7 +14,7 @@ from experiments.engines.kv_cache import (
     in_columns,
     make_kv_cache,
 )
-from experiments.policy.overrides import MODEL_TYPES
+from experiments.policy.patches import MODEL_TYPES
 from experiments.policy.policy import Policy
 from tests.experiments.kinds import SLIDING, WINDOW, model_of, plain_logp
 

@@ -10,7 +10,7 @@ from experiments.learner.batching import Tokens
 from experiments.learner.forward import Critic, can_pack, scalar_head, score
 from experiments.policy import loading
 from experiments.policy.lora import adapted
-from experiments.policy.overrides import MODEL_TYPES
+from experiments.policy.patches import MODEL_TYPES
 from experiments.policy.policy import Policy
 from tests.compose import model_config
 from tests.experiments.kinds import SLIDING, WINDOW, model_of, plain_logp

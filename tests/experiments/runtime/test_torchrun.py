@@ -20,7 +20,7 @@ from experiments.engines.weight_sync import WeightSync
 from experiments.errors import UserError
 from experiments.learner.learner import Learner
 from experiments.policy import lora
-from experiments.policy.overrides import checkpoint_activations
+from experiments.policy.patches import checkpoint_activations
 from experiments.policy.policy import Policy, copy_weights, frozen_copy
 from experiments.run_dir.ledger import Ledger
 from experiments.runtime import torchrun

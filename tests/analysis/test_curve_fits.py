@@ -7,9 +7,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from analysis.groups import group_runs
-from analysis.runs import load_run
-from analysis.saturation import (
+from analysis.curve_fits import (
     MeasuredCurve,
     Saturation,
     fit_curve,
@@ -20,6 +18,8 @@ from analysis.saturation import (
     measured_curve,
     second_half_error,
 )
+from analysis.groups import group_runs
+from analysis.runs import load_run
 
 BUDGET = np.array([5.0, 10, 15, 20, 30, 40, 60, 80])
 

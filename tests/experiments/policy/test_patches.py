@@ -8,7 +8,7 @@ import torch
 from experiments.errors import UserError
 from experiments.learner.forward import Critic, score
 from experiments.policy.lora import adapted
-from experiments.policy.overrides import checkpoint_activations
+from experiments.policy.patches import checkpoint_activations
 from experiments.policy.policy import Policy
 from tests.compose import model_config
 from tests.experiments.kinds import SLIDING, model_of
