@@ -100,7 +100,7 @@ def test_what_cannot_be_the_name_of_a_function_is_refused(name):
 
 @pytest.mark.parametrize("io", [[["5", "10"]], [["1 2", "3"]], [[5, 10]], "5", '["5"]'])
 def test_a_list_of_pairs_has_no_names_for_a_dot_to_enter(io):
-    with pytest.raises(SkipRow, match="io.0: where 0 is looked for"):
+    with pytest.raises(SkipRow, match=r"io\.0: where 0 is looked for"):
         of({"question": "Double.", "io": io}, inputs="io.0", outputs="io.1")
 
 
