@@ -34,8 +34,8 @@ def main(names: list[str]) -> int:
         if not names:
             Console(width=None if Console().is_terminal else 160).print(table())
     except ValueError as mistake:  # an unknown name, or a file of conf/algo
-        near = difflib.get_close_matches(names[0] if names else "", algorithms.names(), n=1)
-        print(f"error: {mistake}{f'; did you mean {near[0]!r}?' * bool(near)}", file=sys.stderr)
+        near = difflib.get_close_matches(name, algorithms.names(), n=1) if names else []
+        print(f"error: {mistake}{''.join(f'; did you mean {n!r}?' for n in near)}", file=sys.stderr)
         return 2
     return 0
 
@@ -74,7 +74,7 @@ def needs(n: Needs) -> str:
         f"train.{n.share}": n.share,
         f"earlier weights ({', '.join(n.copies)})": n.copies,
         f"responses at most {n.max_lag} steps old": n.max_lag is not None,
-        "or takes the data set's programs": n.off_policy,
+        "may learn from the data set's programs": n.off_policy,
     }
     return ", ".join(word for word, needed in words.items() if needed) or "nothing"
 

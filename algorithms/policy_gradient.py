@@ -3,7 +3,7 @@
 `GroupReinforce` is their common part: an advantage for each response, usually from its group's
 rewards, the same for all its tokens, and the mean over the batch. Below it, one class for each
 objective defines the advantage and the terms. PKPO and Pass@k training have advantages for pass@k
-instead of pass@1, under the clipped surrogate. `ratio_variants.py` has other rules for the ratio.
+instead of pass@1, under the clipped surrogate. `ratio_rules.py` has other rules for the ratio.
 """
 
 from __future__ import annotations

@@ -167,9 +167,9 @@ def decision_needs(pairs: Sequence[PairedDifference]) -> str:
     rest = [p.problems_to_decide for p in pairs if not math.isfinite(p.seeds_to_decide)]
     problems = [number for number in rest if math.isfinite(number)]
     parts = [
-        f"{len(found)} would take {min(found):,.0f} to {max(found):,.0f} {what}"
-        for what, found in (("seeds", seeds), ("problems", problems))
-        if found
+        f"{len(found)} would take " + " to ".join(dict.fromkeys(f"{n:,.0f}" for n in ends)) + what
+        for what, found in ((" seeds", seeds), (" problems", problems))
+        for ends in ([(min(found), max(found))] if found else [])
     ]
     left = len(rest) - len(problems)
     return ", ".join([*parts, *([f"{left} more of both seeds and problems"] if left else [])])
@@ -279,7 +279,8 @@ def _training(groups: Sequence[Group]) -> Iterator[str]:
                 "but generating them and training those policies is not."
             )
     if len(tuned) > 1:
-        yield "; ".join(f"{join_names(of)}: {how}" for how, of in sorted(tuned.items())) + "."
+        how = "; ".join(f"{join_names(of)} by {words}" for words, of in sorted(tuned.items()))
+        yield f"Tuned differently: {how}."
 
 
 def _is_mismatched(run: Run) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from analysis.programs import (
     normal_form,
     parallel_map,
 )
-from analysis.runs import Run, memoize
+from analysis.runs import Run, memoize, parse_yaml
 
 DRAWN = 5  # accepted programs per problem that distinct_of_5 draws
 DISTINCT = f"distinct_of_{DRAWN}"
@@ -61,44 +62,17 @@ def reported_metrics(ks: Sequence[int], temperature: float | None = None) -> tup
         at = partial(at_temperature, temperature=temperature)
         metrics = reported_metrics(ks)
         return tuple(Metric(at(m.name), at(m.title), m.meaning + note) for m in metrics)
-    passed = (
-        "Chance that one of k samples is accepted (Chen et al. 2021, eq. 1), mean over problems."
-    )
-    distinct = (
-        "Expected number of distinct accepted programs among k samples, by normal form; unbiased. "
-        "Defined on every problem, solved or not. Mean over problems."
-    )
-    return (
-        *(Metric(f"pass@{k}", f"pass@{k}", passed) for k in ks),
-        *(
-            Metric(f"{DISTINCT_ACCEPTED}{k}", f"distinct accepted of {k}", distinct)
-            for k in ks
-            if k > 1
-        ),
-        *DIVERSITY,
-    )
+    passed = [_of_file("pass@{k}", k) for k in ks]
+    return (*passed, *(_of_file("distinct_accepted@{k}", k) for k in ks if k > 1), *DIVERSITY)
 
 
-DIVERSITY = (
-    Metric(
-        DISTINCT,
-        f"distinct of {DRAWN}",
-        f"Share of distinct programs among {DRAWN} accepted ones (rarefaction, Hurlbert 1971), by "
-        f"normal form. Mean over problems with at least {DRAWN} accepted samples.",
-    ),
-    Metric(
-        "distinct_ratio",
-        "distinct / accepted",
-        "Distinct / accepted programs. Falls as more are accepted, so it flatters weak models.",
-    ),
-    Metric(
-        "edit_distance",
-        "edit distance",
-        "Token edit distance of two accepted programs of a problem, over the longer one's length.",
-    ),
-    Metric("distinct_2", "distinct-2", "Distinct / all pairs of adjacent program tokens."),
-    Metric("token_entropy", "token entropy", "Of the next-token distribution, in nats."),
-)
+def _of_file(name: str, k: int) -> Metric:
+    return Metric(*(text.replace("{k}", str(k)) for text in (name, *_TEXTS[name])))
+
+
+# name → [title, meaning], with {k}: of pass@k, and of DRAWN programs
+_TEXTS = parse_yaml(Path(__file__).with_name("metrics.yaml").read_text())
+DIVERSITY = tuple(_of_file(name, DRAWN) for name in _TEXTS if "@" not in name)
 PARTIAL = (DISTINCT, "edit_distance")  # defined only where enough samples are accepted
 TITLES = {metric.name: metric.title for metric in DIVERSITY}
 

@@ -142,7 +142,7 @@ class Runner:
         done = len(self.jobs) - len(self.waiting) - len(self.running)
         how = end.error or str(end.folder)
         if end.kept and end.folder:
-            kinds = ", ".join(changes(end.folder))  # code, packages
+            kinds = ", ".join(changes(end.folder))  # code, packages, data, model
             made = f" (made with other {kinds}; again=always runs it again)" if kinds else ""
             how = f"kept: {end.folder}{made}"
         say(f"{job.label} {end.status}: {how}; {done} of {len(self.jobs)}")

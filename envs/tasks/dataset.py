@@ -25,6 +25,7 @@ from envs.caching import cache_root, replace_file
 from envs.command_line import load_function
 from envs.judge.extract import as_response
 from envs.problem import Problem
+from envs.tasks import rows
 from envs.tasks.prompts import DefaultPrompt
 from envs.tasks.rows import RowFile, SizeLimits, converted, find_files, load_converter, watched
 from envs.tasks.stored import Entry, StoredProblems
@@ -127,6 +128,15 @@ def data_sets(config: TaskConfig) -> list[TaskConfig]:
             raise ValueError(f"task.parts[{number}]={text}: {error}") from error
         parts.append(part)
     return parts or [config]
+
+
+def check_rows(config: TaskConfig) -> None:
+    """Raise ValueError or OSError for missing local files of rows, and columns that none has."""
+    for part in data_sets(config):
+        if part.rows is not None and "://" not in (part.path or ""):
+            reader = DataSet(part)
+            files = [file for found in reader.files.values() for file in found]
+            rows.check_columns(reader.converter.fields, files[0], files)
 
 
 def has_own_samples(parts: Sequence[TaskConfig]) -> bool:

@@ -59,7 +59,6 @@ class Part:
     right: tuple[str, ...]  # equivalent pieces of code
     wrong: tuple[str, ...]  # typical mistakes, the most typical first
     params: tuple[int, ...] = ()
-    signed: bool = True  # works on negative integers too
 
 
 @dataclass(frozen=True)

@@ -438,8 +438,7 @@ def _stored_rows(
     data_set: Sequence[RowFile],
 ) -> Iterator[dict[str, Any]]:
     """Convert a file, row by row. Raises ValueError if none of its first rows gives a problem."""
-    if converter.fields:
-        _check_columns(converter.fields, file, data_set)
+    check_columns(converter.fields, file, data_set)
     faults: list[str] | None = []
     rows = watched(read_rows(file), f"preparing {file.label}")
     for number, (place, row) in enumerate(rows, first):
@@ -470,8 +469,10 @@ def watched(items: Iterable[T], what: str) -> Iterable[T]:
     )
 
 
-def _check_columns(fields: FieldsConfig, file: RowFile, data_set: Sequence[RowFile]) -> None:
+def check_columns(fields: FieldsConfig | None, file: RowFile, data_set: Sequence[RowFile]) -> None:
     """Raise ValueError for a column of task.fields that no file of the data set has."""
+    if not fields:
+        return
 
     def first_rows(one: RowFile) -> list[Row]:
         rows = (row for _, row in itertools.islice(read_rows(one), FIRST_ROWS))

@@ -125,8 +125,8 @@ def _of_batches(c: RunConfig, needs: Needs) -> Iterator[Fault]:
     least = max(needs.groups, 2 if t.resample_zero_variance else 1)
     yield (
         t.group_size < least,
-        f"train.group_size={t.group_size} under algo={c.algo.name} with "
-        f"train.resample_zero_variance={str(t.resample_zero_variance).lower()}: the responses to "
+        f"train.group_size={t.group_size} under algo={c.algo.name}"
+        f"{' with train.resample_zero_variance=true' * t.resample_zero_variance}: the responses to "
         f"a prompt are compared with each other; use at least {least}",
     )
     for key in ("offline_share", "replay_share"):

@@ -20,6 +20,7 @@ from envs.caching import cache_root
 from envs.command_line import CONF
 from envs.messages import explain_hub_error
 from envs.sandbox.base import SandboxError
+from envs.tasks.dataset import check_rows
 from envs.tasks.prompts import Feedback, PromptTemplate
 from experiments.config.schema import RunConfig
 from experiments.errors import UserError
@@ -41,6 +42,16 @@ def check_before_start(configs: Sequence[RunConfig]) -> None:
         make_folder(cache_root(), f"SPO_BENCH_CACHE={cache_root()}")
         if config.engine.name == "vllm":
             check_vllm()
+        try:  # before the model: rows that are not there are the nearer mistake
+            check_rows(config.task)
+            if config.task.prompt:
+                PromptTemplate(Path(config.task.prompt), "task.prompt")
+            if config.task.feedback_prompt:
+                Feedback(config.task.feedback, Path(config.task.feedback_prompt))
+            if config.task.environment is None and config.runtime.name != "ray":
+                _check_sandbox(config)
+        except (ValueError, OSError, SandboxError) as error:
+            raise UserError(str(error)) from error
         model, file = config.model, locate(config.model.path, config.model.fallback)
         for needed, package, extra, setting in (
             (config.runtime.name == "ray", "ray", "ray", "runtime=ray"),
@@ -53,15 +64,6 @@ def check_before_start(configs: Sequence[RunConfig]) -> None:
         on_gpu = config.model.device.startswith("cuda")
         if on_gpu and not any(Path(device).exists() for device in GPU_DEVICES):
             raise UserError(f"model.device={config.model.device}: no GPU here; use cpu or auto")
-        try:
-            if config.task.prompt:
-                PromptTemplate(Path(config.task.prompt), "task.prompt")
-            if config.task.feedback_prompt:
-                Feedback(config.task.feedback, Path(config.task.feedback_prompt))
-            if config.task.environment is None and config.runtime.name != "ray":
-                _check_sandbox(config)
-        except (ValueError, OSError, SandboxError) as error:
-            raise UserError(str(error)) from error
         host, _, port = (config.runtime.address or "").rpartition(":")
         if host and port.isdecimal() and not answers(host, int(port)):
             raise UserError(

@@ -14,7 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import distributions
@@ -24,9 +24,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 DIGESTS = "digests.json"
 # files whose edit makes other code: conf/ stands in config.yaml, analysis/ computes nothing
-SOURCES = ("algorithms/*.py", "envs/**/*.py", "experiments/**/*.py", "conf/prompt/*.jinja")
+SOURCES = "algorithms/*.py envs/**/*.py envs/**/*.yaml experiments/**/*.py conf/prompt/*.jinja"
 DECISIVE = ("torch", "transformers", "tokenizers", "numpy", "peft", "vllm", "ray")
 GIT_S = 10.0
+SAMPLED = 2**24  # bytes of an input file that its digest is of, beside the size
 
 COMMAND_VARIABLE = "SPO_BENCH_COMMAND"  # tells the processes that this one starts
 HIDDEN = "***"
@@ -56,14 +57,18 @@ def packages() -> dict[str, str]:
     return dict(sorted((found.metadata["Name"], found.version) for found in distributions()))
 
 
-def keep_provenance(folder: Path, resumed_at: int | None = None) -> dict[str, Any]:
+def keep_provenance(
+    folder: Path, inputs: Mapping[str, Any], resumed_at: int | None = None
+) -> dict[str, Any]:
     """Write code.diff and digests.json to a run folder; return facts for run.json.
 
-    Of a resumed run: what has changed since it began, with a difference of its own.
+    `inputs`: kind → files or folders that the run reads, by which `changes` names the kind. Of a
+    resumed run: what has changed since it began, with a difference of its own.
     """
     name, changed = "code.diff", dict[str, list[str]]()
     if resumed_at is None:
-        (folder / DIGESTS).write_text(json.dumps({"code": _digests()}, indent=1) + "\n")
+        digests = {"code": _digests()} | {kind: _of_files(each) for kind, each in inputs.items()}
+        (folder / DIGESTS).write_text(json.dumps(digests, indent=1) + "\n")
     else:
         name, changed = f"code-after-{resumed_at}.diff", changes(folder)
     patch = without_secrets(_uncommitted().decode(errors="surrogateescape"))
@@ -76,18 +81,25 @@ def keep_provenance(folder: Path, resumed_at: int | None = None) -> dict[str, An
 
 
 def changes(folder: Path) -> dict[str, list[str]]:
-    """Return what differs from when a run was made: "code" → files, "packages" → versions."""
-    before = json.loads((folder / DIGESTS).read_text())["code"]
-    now = _digests()
-    code = sorted(file for file in before.keys() | now if before.get(file) != now.get(file))
+    """Return what differs from when a run was made: kind → files, "packages" → versions."""
+    before = json.loads((folder / DIGESTS).read_text())
+    # an input that is not on this machine says nothing
+    now = {kind: _digests() if kind == "code" else _of_files(each) for kind, each in before.items()}
+    found = {
+        kind: sorted(
+            file
+            for file in (each.keys() | now[kind] if kind == "code" else now[kind])
+            if each.get(file) != now[kind].get(file)
+        )
+        for kind, each in before.items()
+    }
     old, new = json.loads((folder / "run.json").read_text())["packages"], packages()
     versions = [
         f"{name} {old.get(name)} → {new.get(name)}"
         for name in DECISIVE
         if old.get(name) != new.get(name)
     ]
-    found = {"code": code, "packages": versions}
-    return {kind: names for kind, names in found.items() if names}
+    return {kind: names for kind, names in (found | {"packages": versions}).items() if names}
 
 
 def note_command_line(argv: Sequence[str]) -> None:
@@ -122,10 +134,24 @@ def without_secrets(text: str) -> str:
 def _digests() -> dict[str, str]:
     """Return source file → digest, of the code that this process began with."""
     return {
-        file.relative_to(ROOT).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()[:12]
-        for pattern in SOURCES
+        file.relative_to(ROOT).as_posix(): _digest(file)
+        for pattern in SOURCES.split()
         for file in sorted(ROOT.glob(pattern))
     }
+
+
+def _of_files(paths: Iterable[str | None]) -> dict[str, str]:
+    """Return file → digest of local files, and of those in local folders."""
+    places = [Path(path).expanduser() for path in paths if path]
+    files = [file for place in places for file in (place, *place.rglob("*")) if file.is_file()]
+    return {str(file.absolute()): _digest(file) for file in files}
+
+
+def _digest(file: Path) -> str:
+    """Return a digest of a file's size and of its first SAMPLED bytes."""
+    with file.open("rb") as opened:
+        content = b"%d %s" % (file.stat().st_size, opened.read(SAMPLED))
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 @cache

@@ -76,6 +76,8 @@ class Records:
         }
         self.folder = folder or _new_folder(config)
         self._lock = lock(self.folder)
+        data = [config.task.path, config.task.test_path]
+        self._inputs = {"data": data, "model": [config.model.path]}
         self._evals = self.folder / "evals.parquet"
         self._further_evals = self.folder / "further_evals.parquet"
         self.metrics = _rows(self.folder)[:recorded]
@@ -89,7 +91,7 @@ class Records:
             if folder:
                 self._continue(config, recorded, checkpoint)
             else:
-                self.info |= keep_provenance(self.folder)
+                self.info |= keep_provenance(self.folder, self._inputs)
             with atomic_write(self.folder / "config.yaml") as file:
                 file.write_text(OmegaConf.to_yaml(asdict(config)))
             self.describe()
@@ -106,7 +108,7 @@ class Records:
         before = json.loads((self.folder / "run.json").read_text())
         kept = ("started", "command", "commit", "versions", "packages", "hardware", "visible_gpus")
         now = {"step": recorded} | {key: self.info[key] for key in kept}
-        now |= keep_provenance(self.folder, recorded)
+        now |= keep_provenance(self.folder, self._inputs, recorded)
         ended = {key: self.info[key] for key in ("status", "error", "ended", "pid")}
         self.info = before | ended | {"resumed": [*before["resumed"], now]}
         with atomic_write(self.folder / "metrics.jsonl") as file:

@@ -440,9 +440,9 @@ class Prefetcher:
                 return
             prompts, seeds = planned
             if any(seeds):
-                engine, judge = self.rollouts.responder.engine, self.rollouts.responder.judge
-                assert isinstance(engine, RayEngine) and isinstance(judge, RayJudge)
+                responder: Any = self.rollouts.responder  # its engine: under torchrun, a proxy
                 tokens = [prompt.tokens for prompt in prompts]
                 request = Request(tokens, seeds, self.rollouts.sampling)
-                judge.prefetch(prompts, engine.prefetch(weights, request))
+                generating = responder.engine.prefetch(weights, request)
+                responder.judge.prefetch(prompts, generating)
             self._last_started = batch

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 import algorithms
-from algorithms.__main__ import paper, table
+from algorithms.__main__ import main, paper, table
 from algorithms.base import Algorithm
 from envs.command_line import parse_values
 
@@ -35,6 +35,14 @@ def test_an_unknown_name_is_answered_with_the_choices():
         algorithms.load("gpo")
 
 
+@pytest.mark.parametrize("names", [["foo"], ["spo", "grpoo"], [""]])
+def test_a_wrong_name_on_the_command_line_is_one_line(names, capsys):
+    assert main(names) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: unknown algorithm {names[-1]!r}") and said.count("\n") == 1
+    assert ("did you mean 'grpo'" in said) == (names[-1] == "grpoo")
+
+
 def test_the_list_of_algorithms():
     rows = {row[0]: row for row in zip(*(column.cells for column in table().columns), strict=True)}
     assert sorted(rows) == algorithms.names()
@@ -42,4 +50,4 @@ def test_the_list_of_algorithms():
     assert (number, family) == ("1707.06347", "ppo")
     assert needs == "behaviour log-probs, reference, critic (separate)"
     assert "lam=1.0" in options.split()
-    assert rows["sft"][3] == "train.offline_share, or takes the data set's programs"
+    assert rows["sft"][3] == "train.offline_share, may learn from the data set's programs"

@@ -66,7 +66,7 @@ FACTS = {
     "replay": ({}, {"replay.files": ["x"]}, "spo learned from samples of other policies"),
     "train split": ({}, {"eval.split": "train"}, "says nothing of others: spo."),
     "test split": ({"test_split_warning": "x"}, {}, "chosen by it: spo."),
-    "tuned": ({}, {"tuned": "9 trials, table a.csv"}, "spo: 9 trials"),
+    "tuned": ({}, {"tuned": "9 trials, table a.csv"}, "spo by 9 trials"),
     "data": (
         {"data_hash": "other"},
         {},

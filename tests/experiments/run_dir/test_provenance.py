@@ -17,17 +17,28 @@ TOKEN = "hf_" + "a" * 20
 
 
 def test_changed_files_and_packages_are_named(tmp_path, monkeypatch):
-    facts = provenance.keep_provenance(tmp_path)
+    inputs = {"data": [tmp_path / "rows.jsonl", None], "model": [tmp_path / "weights"]}
+    (tmp_path / "weights").mkdir()
+    for file in ("rows.jsonl", "weights/a.safetensors"):
+        (tmp_path / file).write_text("1")
+    facts = provenance.keep_provenance(tmp_path, inputs)
     assert set(facts) == {"diff"}
     (tmp_path / "run.json").write_text(json.dumps({"packages": provenance.packages()}))
     assert provenance.changes(tmp_path) == {}
     code = json.loads((tmp_path / "digests.json").read_text())["code"]
     assert {"algorithms/spo.py", "experiments/trainer.py", "conf/prompt/stdin.jinja"} <= set(code)
+    assert {"envs/tasks/mini.py", "envs/tasks/mini.yaml"} <= set(code)
+    (tmp_path / "rows.jsonl").write_text("2")
+    assert provenance.changes(tmp_path) == {"data": [str(tmp_path / "rows.jsonl")]}
+    (tmp_path / "weights/a.safetensors").write_text("12")
+    assert set(provenance.changes(tmp_path)) == {"data", "model"}
+    (tmp_path / "rows.jsonl").unlink()  # as where a run goes on on another machine
+    assert set(provenance.changes(tmp_path)) == {"model"}
     (tmp_path / "digests.json").write_text(json.dumps({"code": code | {"algorithms/spo.py": "x"}}))
     (tmp_path / "run.json").write_text(json.dumps({"packages": {"torch": "0.1"}}))
     changed = provenance.changes(tmp_path)
     assert changed["code"] == ["algorithms/spo.py"] and "torch 0.1 → " in changed["packages"][0]
-    assert provenance.keep_provenance(tmp_path, resumed_at=3)["changed"] == changed
+    assert provenance.keep_provenance(tmp_path, inputs, resumed_at=3)["changed"] == changed
 
 
 def test_uncommitted_changes_and_new_files_are_kept_without_secrets(tmp_path, monkeypatch):
@@ -36,7 +47,7 @@ def test_uncommitted_changes_and_new_files_are_kept_without_secrets(tmp_path, mo
         subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
 
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    monkeypatch.setattr(provenance, "SOURCES", ("*.py",))
+    monkeypatch.setattr(provenance, "SOURCES", "*.py")
     for cached in (provenance.commit, provenance._uncommitted, provenance._digests):
         cached.cache_clear()
     (tmp_path / "run.py").write_text("1\n")
@@ -47,7 +58,7 @@ def test_uncommitted_changes_and_new_files_are_kept_without_secrets(tmp_path, mo
     (tmp_path / "new.py").write_text("2\n")
     folder = tmp_path / "out"
     folder.mkdir()
-    facts = provenance.keep_provenance(folder)
+    facts = provenance.keep_provenance(folder, {})
     patch = (folder / "code.diff").read_text()
     assert facts["diff"]["file"] == "code.diff" and provenance.commit().endswith("+")
     assert "+2" in patch and "token = '***'" in patch and TOKEN not in patch
