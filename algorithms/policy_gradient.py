@@ -2,8 +2,9 @@
 
 `GroupReinforce` is their common part: an advantage for each response, usually from its group's
 rewards, the same for all its tokens, and the mean over the batch. Below it, one class for each
-objective defines the advantage and the terms. PKPO and Pass@k training have advantages for pass@k
-instead of pass@1, under the clipped surrogate. `ratio_rules.py` has other rules for the ratio.
+objective defines the advantage and the terms. MaxRL weighs a prompt by 1/p. max@k, PKPO and Pass@k
+training are for the best of k responses instead of their mean, under the clipped surrogate.
+`ratio_rules.py` has other rules for the ratio.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from algorithms.tensors import (
     aggregate,
     clipped_terms,
     group_count,
+    group_log_mean_exp,
     group_mean,
+    group_ranks,
     is_clipped,
     log_ratio,
     masked_mean,
@@ -187,9 +190,7 @@ class OPMD(GroupReinforce):
         tau, size = self.config.tau, batch.group_size
         if self.config.baseline == "mean":
             return centred(batch, batch.rewards)
-        scaled = (batch.rewards / tau).masked_fill(~batch.keep, -math.inf).view(-1, size)
-        count = batch.keep.view(-1, size).sum(-1).clamp(min=1).to(scaled.dtype)
-        value = tau * (scaled.logsumexp(-1) - count.log())
+        value = tau * group_log_mean_exp(batch.rewards / tau, batch.keep, size)
         value = value.repeat_interleave(size).masked_fill(~batch.keep, 0.0)
         return batch.rewards - value
 
@@ -268,18 +269,114 @@ class TOPR(GroupReinforce):
         return log_ratio(logp, batch.behaviour_logp, batch.mask).sum(-1, keepdim=True)
 
 
-# Advantages for pass@k. Of a prompt's n responses c are accepted (they have the best reward).
-# q(n, c, k) = 1 − C(n − c, k) / C(n, k) is the unbiased pass@k; each objective divides it among the
-# responses.
+@dataclass
+class ClippedOptions(GroupOptions):
+    """Bounds of the ratio, 1 − clip_low and 1 + clip_high."""
+
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+
+
+class Clipped(GroupReinforce):
+    """Under PPO's clip; its options have the bounds."""
+
+    Config: type[Options] = ClippedOptions
+    config: Any
+
+    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
+        low, high = self.config.clip_low, self.config.clip_high
+        return clipped_terms(logp, batch.behaviour_logp, batch.advantages, batch.mask, low, high)
+
+    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
+        return clipped_tokens(logp, batch, self.config.clip_low, self.config.clip_high)
+
+
+class MaxRL(Clipped):
+    """Maximum likelihood reinforcement learning (arXiv 2602.02710): A = (a − p̂)/p̂.
+
+    a is 1 for an accepted response, else 0; p̂ is the group's mean of a. A is 0 in a group without
+    success. Over many responses it is the gradient of log p(success), where RLOO's is of p: a
+    prompt weighs 1/p. (Formula as in three copies of the authors' function.)
+    """
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(groups=2, behaviour="ratio", best_reward="success")
+
+    def advantages(self, batch: Batch) -> Tensor:
+        accepted = (batch.rewards >= self.reward_high).to(batch.rewards.dtype)
+        rate = group_mean(accepted, batch.keep, batch.group_size)
+        rate = rate.repeat_interleave(batch.group_size)
+        return torch.where(rate > 0, (accepted - rate) / rate.clamp(min=1e-6), 0.0)
 
 
 @dataclass
-class PassAtKOptions(GroupOptions):
-    """Options of PKPO and Pass@k training."""
+class WReinforceOptions(ClippedOptions):
+    """Options of W-REINFORCE and NSR."""
+
+    success_weight: NonNegativeFloat
+
+
+class WReinforce(Clipped):
+    """W-REINFORCE and negative sample reinforcement (Zhu et al., arXiv 2506.01347).
+
+    A = λ for an accepted response, −1 for one that failed; no baseline and no group. NSR is λ = 0.
+    (Formula read in a summary of the paper. Its code has PPO's clip, idle on fresh responses.)
+    """
+
+    Config = WReinforceOptions
+    config: WReinforceOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(behaviour="ratio", best_reward="success")
+
+    def advantages(self, batch: Batch) -> Tensor:
+        accepted = (batch.rewards >= self.reward_high).to(batch.rewards.dtype)
+        return (self.config.success_weight + 1) * accepted - 1
+
+
+@dataclass
+class PassAtKOptions(ClippedOptions):
+    """Options of max@k, PKPO and Pass@k training."""
 
     k: PositiveInt
-    clip_low: BelowOne
-    clip_high: PositiveFloat
+
+
+class MaxAtK(Clipped):
+    """max@k (arXiv 2510.23393): the gradient of the expected best reward of k, unbiased.
+
+    A_i = Σ over the draws of k responses that contain i of (the draw's best − its best without i)
+    / C(n, k), after Walder and Karkhanis (2505.15201): only draws with i as their best count. It is
+    PKPO's where rewards are 0 and 1, and takes any others. With k = 1 it is REINFORCE on R/n.
+    """
+
+    Config = PassAtKOptions
+    config: PassAtKOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(groups=max(2, self.config.k), behaviour="ratio")
+
+    def advantages(self, batch: Batch) -> Tensor:
+        k, size = self.config.k, batch.group_size
+        rewards, keep = batch.rewards.view(-1, size), batch.keep.view(-1, size)
+        n = keep.sum(-1, keepdim=True)
+        draws = torch.tensor([math.comb(i, k) for i in range(size + 1)]).to(rewards)[n]
+        if k == 1:
+            return (rewards / draws.clamp(min=1)).flatten()
+        # with l as the best of the others, k − 2 more come from the `below` that rank under l
+        rank = group_ranks(rewards, torch.zeros_like(rewards), keep)
+        below = (n - 1 - rank).clamp(min=0)
+        others = torch.tensor([math.comb(i, k - 2) for i in range(size + 1)]).to(rewards)[below]
+        gain = (rewards.unsqueeze(-1) - rewards.unsqueeze(-2)).clamp(min=0)  # of i (rows) over l
+        gain = gain.masked_fill(~keep.unsqueeze(-2), 0.0)
+        return ((gain * others.unsqueeze(-2)).sum(-1) / draws.clamp(min=1)).flatten()
+
+
+# Advantages for pass@k. Of a prompt's n responses c are accepted (they have the best reward).
+# q(n, c, k) = 1 − C(n − c, k) / C(n, k) is the unbiased pass@k; each objective divides it among the
+# responses.
 
 
 def miss_probability(n: Tensor, wrong: Tensor, k: int) -> Tensor:
@@ -297,19 +394,6 @@ def pass_at_k_rewards(accepted: Tensor, n: Tensor, k: int, c: Tensor) -> Tensor:
     """
     others = 1 - miss_probability(n - 1, n - 1 - c, k - 1)
     return k / n.clamp(min=1) * torch.where(accepted, 1.0, others)
-
-
-class Clipped(GroupReinforce):
-    """Under PPO's clip; its options have the bounds."""
-
-    config: Any
-
-    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
-        low, high = self.config.clip_low, self.config.clip_high
-        return clipped_terms(logp, batch.behaviour_logp, batch.advantages, batch.mask, low, high)
-
-    def cut(self, logp: Tensor, batch: Batch) -> Tensor:
-        return clipped_tokens(logp, batch, self.config.clip_low, self.config.clip_high)
 
 
 class PassAtK(Clipped):

@@ -1,7 +1,7 @@
-"""GRPO's advantage with another rule for the ratio ρ = π/μ: clipped, capped or masked.
+"""GRPO's advantage with another rule for the ratio ρ = π/μ: clipped, capped, gated or masked.
 
-Where every ratio is 1 (fresh responses) GSPO, CISPO, REC and DPPO have one gradient, up to the
-aggregation. They differ on stale responses (`train.sync_every`), and none has a KL to the
+Where every ratio is 1 (fresh responses) GSPO, CISPO, SAPO, VESPO, REC and DPPO have one gradient,
+up to the aggregation. They differ on stale responses (`train.sync_every`), and none has a KL to the
 reference. RePO and ReMix mix replayed responses with fresh ones (`train.replay_share`).
 
 BAPO, M2PO, KL-Cov and Clip-Cov have a clip that the whole batch decides: `prepare` computes the
@@ -123,6 +123,60 @@ class CISPO(RatioObjective):
     def cut(self, logp: Tensor, batch: Batch) -> Tensor:
         capped = log_ratio(logp, batch.behaviour_logp, batch.mask).exp() > self.config.cap
         return capped & (batch.advantages != 0)
+
+
+@dataclass
+class SAPOOptions(RatioOptions):
+    """Options of SAPO."""
+
+    tau_positive: PositiveFloat
+    tau_negative: PositiveFloat
+
+
+class SAPO(RatioObjective):
+    """Soft adaptive policy optimisation (arXiv 2511.20347; as in verl): −A σ(τ(ρ − 1)) 4/τ.
+
+    A smooth gate in place of the clip: its slope in ρ is 1 at ρ = 1 and falls on both sides, faster
+    with a greater τ, which is τ_positive where A > 0 and τ_negative elsewhere.
+    """
+
+    Config = SAPOOptions
+    config: SAPOOptions
+
+    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
+        c, ratio = self.config, log_ratio(logp, batch.behaviour_logp, batch.mask).exp()
+        tau = torch.where(batch.advantages > 0, c.tau_positive, c.tau_negative).to(logp.dtype)
+        return -torch.sigmoid(tau * (ratio - 1)) * 4 / tau * batch.advantages
+
+
+@dataclass
+class VESPOOptions(RatioOptions):
+    """Options of VESPO: exponent and rate of the weight, by the advantage's sign."""
+
+    exponent_positive: PositiveFloat
+    rate_positive: PositiveFloat
+    exponent_negative: PositiveFloat
+    rate_negative: PositiveFloat
+
+
+class VESPO(RatioObjective):
+    """Variational sequence-level soft policy optimisation (arXiv 2602.10693).
+
+    −sg[W^c1 e^{c2 (1 − W)}] A log π with the whole response's ratio W = π/μ, not its mean over
+    tokens. The weight is 1 where W = 1 and falls to 0 on both sides without a clip; its peak is at
+    W = c1/c2. (Formula and numbers from the authors' code.)
+    """
+
+    Config = VESPOOptions
+    config: VESPOOptions
+
+    def terms(self, logp: Tensor, batch: Batch) -> Tensor:
+        c, positive = self.config, batch.advantages > 0
+        log_w = log_ratio(logp.detach(), batch.behaviour_logp, batch.mask).sum(-1, keepdim=True)
+        exponent = torch.where(positive, c.exponent_positive, c.exponent_negative).to(logp.dtype)
+        rate = torch.where(positive, c.rate_positive, c.rate_negative).to(logp.dtype)
+        weight = (exponent * log_w + rate * (1 - log_w.exp())).exp()
+        return -weight * batch.advantages * logp
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Squared errors of β log π/anchor against R − V: GVPO, TBA, CoPG, A*-PO, Kimi, DRO-V.
+"""Squared errors of β log π/anchor against R − V: GVPO, TBA, CoPG, A*-PO, OAPL, Kimi, DRO-V.
 
 All of them fit e = β h − (R − V) to zero; h is the sum of log π − log anchor over a response. With
 the reference as anchor and the right V, e is zero for every response of any policy at the optimum
@@ -10,7 +10,7 @@ loss (`scale`), for G responses to a prompt:
     variance  Σ e² / 2(G − 1)         GVPO
     balance   Σ e² / (G β²)           TBA, a mean over responses
     pairs     Σ_{i<j} (e_i − e_j)² / (G − 1) = G Σ e² / (G − 1)      CoPG
-    plain     Σ e² / G                A*-PO, a mean over responses
+    plain     Σ e² / G                A*-PO, OAPL, a mean over responses
 
 A group whose rewards are all equal still has a gradient: it pulls the h together.
 
@@ -35,6 +35,7 @@ from algorithms.ppo import CriticOptions
 from algorithms.tensors import (
     Tensor,
     group_count,
+    group_log_mean_exp,
     group_mean,
     group_ranks,
     masked_sum,
@@ -139,6 +140,41 @@ class AStarPO(Algorithm):
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         h, share = anchor_sum(policy.logp, batch, "reference"), batch.sequence_share
         error = self.config.beta * h - (batch.rewards - batch.q0)
+        return error.square().mean() * share, {"squared/error": error.detach().abs().mean() * share}
+
+
+@dataclass
+class OAPLOptions(Options):
+    """Options of OAPL."""
+
+    beta: PositiveFloat
+    value_beta: PositiveFloat
+
+
+class OAPL(Algorithm):
+    """OAPL (arXiv 2602.19362, and its code): e², the writer as anchor, V the group's soft value.
+
+    V = β1 log mean exp(R/β1) over the group's rewards, h = Σ log π/μ against the policy that wrote
+    the response. The published form writes `train.sync_every` batches with one policy. With β1 = β2
+    it is SPO's squared loss with q0=group_soft and a reference that moves to the writer.
+    """
+
+    Config = OAPLOptions
+    config: OAPLOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(groups=2, behaviour="own")
+
+    def prepare(self, batch: Batch) -> Batch:
+        beta, size = self.config.value_beta, batch.group_size
+        value = beta * group_log_mean_exp(batch.rewards.double() / beta, batch.keep, size)
+        value = value.to(batch.rewards.dtype).repeat_interleave(size)
+        return replace(batch, targets=batch.rewards - value)
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        h, share = anchor_sum(policy.logp, batch, "behaviour"), batch.sequence_share
+        error = self.config.beta * h - batch.targets
         return error.square().mean() * share, {"squared/error": error.detach().abs().mean() * share}
 
 

@@ -9,10 +9,11 @@ learn. It holds for every response y of any policy: no critic, no importance rat
 
 SPO is a family. The paper's loss, β, exponent and reward scale could not be read, so a result names
 `loss`, `beta`, `exponent`, the range of rewards (`task.reward`) and `q0`: they decide what is
-learnt. With our default, loss=cross_entropy and q0=group, a small β is maximum likelihood of the
-run's own accepted responses: a failure has next to no slope until its prompt is nearly solved. With
-q0=monte_carlo failures weigh about as much as successes at any β. loss=squared with q0=group starts
-as RLOO. docs/guide/algorithms.md has the shares of all three where π_θ = π_ref.
+learnt. loss=cross_entropy reads exp((Q − r_max)/β) as a probability, so it needs a soft value:
+q0=monte_carlo (the paper's, from responses of the reference) or group_soft (from the group, by its
+writer's log-probs; it can follow a reference that moves). Where π_θ = π_ref, failures then have
+half of the slope at any small β. With binary rewards and β below 0.2, β nearly cancels: the target
+of a failure, e^{−1/β}, is 0. loss=squared with q0=group, the mean of r − βS, starts as RLOO.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
-from algorithms.tensors import Tensor, group_mean, masked_sum, torch
+from algorithms.tensors import Tensor, group_log_mean_exp, group_mean, masked_sum, torch
 
 LossKind = Literal["cross_entropy", "squared", "advantage"]
 Exponent = Literal["q_over_beta", "q"]
@@ -40,7 +41,7 @@ class SPOConfig(Options):
     slope_bound: Annotated[float, Field(ge=1)]
     slope_width: PositiveFloat
     huber_width: PositiveFloat
-    q0: Literal["monte_carlo", "group", "online"]
+    q0: Literal["monte_carlo", "group_soft", "group", "online"]
     q0_samples: PositiveInt
 
     def __post_init__(self) -> None:
@@ -48,6 +49,11 @@ class SPOConfig(Options):
             raise ValueError(
                 f"exponent=q with loss={self.loss}: only cross_entropy has a probability of "
                 "success; use loss=cross_entropy or exponent=q_over_beta"
+            )
+        if self.q0 == "group" and self.loss == "cross_entropy":
+            raise ValueError(
+                "q0=group with loss=cross_entropy: the mean of r − βS is no soft value, and at a "
+                "small β failures lose their slope; use q0=group_soft, or loss=squared"
             )
 
 
@@ -78,6 +84,20 @@ def pooled_soft_value(
     terms = torch.cat([reference_rewards, rewards]).double() / beta
     terms = terms + torch.cat([own_log_weights, log_weights.double()])
     return beta * (terms.logsumexp(-1) - math.log(len(terms)))
+
+
+def group_soft_value(
+    rewards: Tensor, log_ratios: Tensor, keep: Tensor, group_size: int, beta: float
+) -> Tensor:
+    """V̂ = β log mean_k exp(r_k/β − S_k) over each group's kept rows → (groups,), float64.
+
+    rewards, log_ratios, keep (batch,); S_k = Σ_t log μ − log π_ref of each response under its own
+    writer μ. E_μ[(π_ref/μ) e^{r/β}] = e^{V/β}: the mean is unbiased for e^{V/β} from any writers
+    and needs no reference responses. At the optimum, where r/β − S = V/β for every response, it has
+    no variance. −∞ for a group without kept rows.
+    """
+    terms = rewards.double() / beta - log_ratios.double()
+    return beta * group_log_mean_exp(terms, keep, group_size)
 
 
 def log_ratio_sum(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
@@ -203,6 +223,8 @@ class SPO(Algorithm):
         c = self.config
         best_reward = "bound" if c.loss == "cross_entropy" else ""
         needs = Needs(reference=True, off_policy=True, best_reward=best_reward)
+        if c.q0 == "group_soft":
+            return replace(needs, groups=2)
         if c.q0 == "group":
             return replace(needs, groups=2, policy=True, by_group=True)
         return replace(needs, initial_value=c.q0)
@@ -212,12 +234,23 @@ class SPO(Algorithm):
         return self.config.beta
 
     def prepare(self, batch: Batch) -> Batch:
+        if self.config.q0 == "group_soft":
+            return self._with_group_soft_value(batch)
         if self.config.q0 != "group":
             return batch
         # VarGrad: the value that makes the group's mean error zero at the current policy.
         s = log_ratio_sum(batch.policy_logp, batch.ref_logp, batch.mask)
         mean = group_mean(batch.rewards - self.config.beta * s, batch.keep, batch.group_size)
         return replace(batch, q0=mean.repeat_interleave(batch.group_size))
+
+    def _with_group_soft_value(self, batch: Batch) -> Batch:
+        """From responses with log-probs; the programs of a group without any are left out."""
+        s = log_ratio_sum(batch.rollout_logp, batch.ref_logp, batch.mask)
+        size, known = batch.group_size, batch.keep & batch.online
+        value = group_soft_value(batch.rewards, s, known, size, self.config.beta)
+        value = value.to(batch.rewards.dtype).repeat_interleave(size)
+        has_value = value.isfinite()
+        return replace(batch, q0=value.masked_fill(~has_value, 0.0), keep=batch.keep & has_value)
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         c, share = self.config, batch.sequence_share

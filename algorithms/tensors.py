@@ -83,6 +83,16 @@ def group_mean(x: Tensor, keep: Tensor, group_size: int) -> Tensor:
     return total / kept.sum(-1).clamp(min=1)
 
 
+def group_log_mean_exp(x: Tensor, keep: Tensor, group_size: int) -> Tensor:
+    """log mean exp x over each group's kept rows → (groups,); −∞ for a group without any.
+
+    x, keep (batch,), the rows of a group adjacent.
+    """
+    kept = keep.view(-1, group_size)
+    total = x.masked_fill(~keep, -math.inf).view(-1, group_size).logsumexp(-1)
+    return total - kept.sum(-1).clamp(min=1).to(x.dtype).log()
+
+
 def group_count(keep: Tensor, group_size: int, dtype: torch.dtype) -> Tensor:
     """Number of kept rows in each row's group → (batch,); keep (batch,) bool, groups adjacent."""
     return keep.view(-1, group_size).sum(-1).repeat_interleave(group_size).to(dtype)

@@ -115,6 +115,7 @@ def evaluated(
         group_size=group,
         batches=batches,
         q0=torch.full_like(rewards, 0.3) if needs.initial_value != "none" else None,
+        rollout_logp=tensors["behaviour_logp"][order].detach(),
         **{k: tensors[k][order].detach() for k, is_needed in needed.items() if is_needed},
     )
     held = {

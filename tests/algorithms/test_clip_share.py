@@ -15,7 +15,8 @@ NAMES = [
     # TOPR's bound of a ratio is no option: min(π/μ, 1)
     if name == "topr" or BOUNDS & {option.name for option in fields(algorithms.make(name).config)}
 ]
-OPTIONS = {"pkpo": {"k": 2}, "passk": {"k": 2}}  # of k = 4 in groups of 4 nothing is left to learn
+# of k = 4 in groups of 4 nothing is left to learn
+OPTIONS = dict.fromkeys(("pkpo", "passk", "maxk"), {"k": 2})
 # Objectives whose bound removes the gradient, without their terms that no bound reaches
 REMOVING = {
     "grpo": {"kl_coef": 0.0},

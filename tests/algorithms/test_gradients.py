@@ -1,7 +1,7 @@
 """Gradients of every objective: the loss's slope by finite differences, float32, the direction.
 
 Names in DETACHED detach something that depends on the policy, so no finite difference is their
-gradient: test_recipes.py checks them token by token.
+gradient: test_recipes.py and test_identities.py check them token by token.
 """
 
 import pytest
@@ -12,6 +12,7 @@ from tests.algorithms.batches import GROUP, gradient, raw
 from tests.algorithms.test_invariance import CASES
 
 OPTIONS = {
+    "maxk": {"k": 2},
     "pkpo": {"k": 2},
     "passk": {"k": 2},
     "clip_cov": {"share": 0.1, "cov_low": 0.01},
@@ -19,6 +20,7 @@ OPTIONS = {
 }
 DETACHED = {  # name: what
     "cispo": "the clipped ratio, a weight",
+    "vespo": "the response's weight",
     "topr": "the tapered ratio of failures, a weight",
     "chord": "p(1 − p), a weight of demonstrations",
     "srft": "the entropy, in two weights",

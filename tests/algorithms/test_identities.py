@@ -2,10 +2,12 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
+from algorithms.base import Batch
 from algorithms.policy_gradient import pass_at_k_rewards
 from algorithms.spo import SPO
 from tests.algorithms.batches import GROUP, fresh, gradient, raw
@@ -217,3 +219,110 @@ def test_remixs_kl_is_a_mixture_of_two():
     pairs = [pull(make("grpo", **options), each) for each in (case, other)]
     for got, one, two in zip(mixed, *pairs, strict=True):
         same(got, 0.8 * one + 0.2 * two)
+
+
+def test_10_oapl_is_spo_squared_whose_reference_is_the_writer():
+    tensors, *rest = raw(12)
+    case = ({**tensors, "ref_logp": tensors["behaviour_logp"]}, *rest)
+    spo = make("spo", beta=BETA, loss="squared", q0="group_soft")
+    for one, other in zip(
+        pull(make("oapl", beta=BETA, value_beta=BETA), case), pull(spo, case), strict=True
+    ):
+        same(one, other)
+
+
+def weight_of_prompt(name, right, n=8, **options):
+    """w of the pulls −w (r − p)/n on each response's log-prob, p = right/n, where π = μ = π_ref."""
+    rewards = (torch.arange(n) < right).double()
+    tensors = dict.fromkeys(("logp", "behaviour_logp", "ref_logp", "policy_logp", "new_values"))
+    tensors = {key: torch.full((n, 1), -1.0, dtype=torch.float64) for key in tensors}
+    case, kept = (tensors, torch.ones(n, dtype=torch.long), rewards), torch.ones(n).bool()
+    pulls = pull(make(name, **options), case, keep=kept, online=kept, cut=None, group=n)[1]
+    weights = -n * pulls.flatten() / (rewards - right / n)
+    same(weights, weights[:1].expand(n))
+    return float(weights[0])
+
+
+@pytest.mark.parametrize("right", [1, 3, 4, 7])
+def test_11_the_weight_of_a_prompt_by_its_success_rate(right):
+    """Of r − p: RLOO 1, GRPO 1/√(p (1 − p)), MaxRL 1/p, SPO with the soft value 1/(1 − p)."""
+    p, n = right / 8, 8
+    weight = lambda name, **options: weight_of_prompt(name, right, **options)  # noqa: E731
+    assert weight("rloo", kl_coef=0.0) == pytest.approx(n / (n - 1))
+    bessel = math.sqrt(n / (n - 1))
+    grpo = weight("grpo", kl_coef=0.0)
+    assert grpo == pytest.approx(1 / math.sqrt(p * (1 - p)) / bessel, rel=1e-5)
+    assert weight("maxrl") == pytest.approx(1 / p)
+    soft = {"beta": 0.02, "loss": "cross_entropy", "q0": "group_soft"}
+    unbounded = soft | {"slope_width": 1e-9, "slope_bound": 1e9}
+    assert weight("spo", **unbounded) == pytest.approx(1 / (1 - p))
+    if p < math.exp(-1):  # beyond it slope_width and slope_bound, both 1, hold the slopes back
+        assert weight("spo", **soft) == pytest.approx(1 / (1 - p))
+
+
+def test_12_maxrl_and_spo_with_the_soft_value_part_where_s_differs_between_responses():
+    case, one = raw(13), torch.arange(12) < GROUP
+    assert float(case[2][:GROUP].mean()) == 0.25
+    spo = make("spo", beta=0.02, loss="cross_entropy", q0="group_soft")
+    options = {"keep": one, "policies": at_start}
+    maxrl = make("maxrl", aggregate="constant", constant_length=1)
+    start = pull(maxrl, case, **options)[1]
+    same(pull(spo, case, **options)[1], start, 0.25 / 0.75)
+    away = [pull(algorithm, case, keep=one, policies=fresh)[1] for algorithm in (spo, maxrl)]
+    ratio = (away[0] / away[1])[:GROUP][away[1][:GROUP] != 0]
+    assert ratio.max() - ratio.min() > 0.05
+
+
+@pytest.mark.parametrize("success_weight", [0.0, 0.1, 1.0])
+def test_13_w_reinforce_is_a_weighed_sum_of_both_verdicts(success_weight):
+    case = raw(14)
+    plain = {"aggregate": "constant", "constant_length": 1, "clip_low": 0.999, "clip_high": 1e9}
+    got = pull(make("w_reinforce", success_weight=success_weight, **plain), case, policies=fresh)[1]
+    live = (torch.arange(6) < case[1].unsqueeze(-1)) & KEEP.unsqueeze(-1)
+    slopes = (1 - (1 + success_weight) * (case[2] > 0).double()) / 8
+    same(got, slopes.unsqueeze(-1) * live)
+    if success_weight == 0:
+        same(pull(make("nsr", **plain), case, policies=fresh)[1], got)
+
+
+def test_14_max_at_k_is_pkpo_on_binary_rewards():
+    case = raw(15)
+    for k in (1, 2, 3, 4):
+        same(advantages(make("maxk", k=k), case[2]), advantages(make("pkpo", k=k), case[2]))
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_15_max_at_k_by_counting_every_draw(k):
+    rewards = torch.tensor([0.5, 1.0, 0.2, 0.5, 0.0], dtype=torch.float64)
+    draws = list(itertools.combinations(range(5), k))
+    gains = [0.0] * 5
+    for draw in draws:
+        for i in draw:
+            others = max(float(rewards[j]) for j in draw if j != i)
+            gains[i] += max(0.0, float(rewards[i]) - others) / len(draws)
+    same(advantages(make("maxk", k=k), rewards), torch.tensor(gains, dtype=torch.float64))
+
+
+def test_16_on_fresh_responses_sapo_and_vespo_are_grpo_without_a_kl():
+    case = raw(16)
+    for name in ("sapo", "vespo"):
+        aggregate = make(name).config.aggregate
+        grpo = make("grpo", kl_coef=0.0, aggregate=aggregate)
+        expected = pull(grpo, case, policies=fresh)[1]
+        same(pull(make(name), case, policies=fresh)[1], expected)
+        stale = pull(make(name), case)[1]
+        assert (stale - pull(grpo, case)[1]).abs().max() > 1e-3
+
+
+def test_17_vespos_weight_peaks_at_its_mode_and_falls_to_zero_on_both_sides():
+    vespo, log_w = make("vespo"), torch.linspace(-6, 3, 901, dtype=torch.float64).unsqueeze(-1)
+    zeros, ones = torch.zeros_like(log_w), torch.ones(901, dtype=torch.bool)
+    for sign, mode in ((1.0, 2 / 3), (-1.0, 3 / 2)):
+        batch = Batch(ones.unsqueeze(-1), ones.double(), ones, ones, 1, behaviour_logp=zeros)
+        batch = replace(batch, advantages=sign * ones.double().unsqueeze(-1))
+        leaf = log_w.clone().requires_grad_(True)
+        vespo.terms(leaf, batch).sum().backward()
+        weight = -sign * leaf.grad.flatten()
+        assert float(log_w[weight.argmax()].exp()) == pytest.approx(mode, rel=0.01)
+        assert weight[0] < 1e-3 * weight.max() and weight[-1] < 1e-3 * weight.max()
+        assert float(weight[600]) == pytest.approx(1.0)

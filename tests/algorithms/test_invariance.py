@@ -35,6 +35,7 @@ OPTIONS = {
     "rec": [{"side": "ring", "importance": True}],
     "gvpo": [{"anchor": "behaviour"}],
     "rso": [{"samples": 2}],
+    "maxk": [{"k": 2}],
     "pkpo": [{"k": 2}],
     "passk": [{"k": 2}],
     "kl_cov": [{"share": 0.2}],

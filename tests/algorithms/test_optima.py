@@ -1,5 +1,6 @@
 """Objectives that claim the optimum of E[R] − β KL(π ‖ π_ref) from responses of any policy."""
 
+import math
 from typing import get_args
 
 import pytest
@@ -13,6 +14,7 @@ from tests.algorithms.tabular import (
     MASK,
     RESPONSES,
     ROWS,
+    VOCABULARY,
     fit,
     table_logp,
     total_variation,
@@ -43,6 +45,7 @@ def loss_of(algorithm, world, logp, drawn, behaviour=None):
         online=ones,
         group_size=len(drawn),
         behaviour_logp=world["ref_logp"][drawn],
+        rollout_logp=world["ref_logp"][drawn] if behaviour is None else behaviour[drawn],
         ref_logp=world["ref_logp"][drawn],
         policy_logp=logp.detach()[drawn],
         q0=value,
@@ -108,3 +111,14 @@ def test_frozen_off_policy_responses_lead_to_it(name, world):
     table = fit(world, lambda logp: loss_of(algorithm, world, logp, every), steps=60)
     assert total_variation(world["reference"], world["optimum"]) > 0.05
     assert total_variation(table, world["optimum"]) < 1e-3
+
+
+@pytest.mark.parametrize("kind", get_args(LossKind))
+def test_the_groups_soft_value_leads_to_it_from_a_uniform_writers_responses(kind, world):
+    """Every response once, as a uniform writer would have it: V̂ is exact."""
+    options = {"beta": BETA, "loss": kind, "q0": "group_soft", "slope_bound": 100.0}
+    algorithm, every = make("spo", **options), torch.arange(len(RESPONSES))
+    uniform = torch.full(MASK.shape, -math.log(VOCABULARY), dtype=torch.float64)
+    table = fit(world, lambda logp: loss_of(algorithm, world, logp, every, uniform))
+    bound = 5e-3 if kind == "cross_entropy" else 1e-3
+    assert total_variation(table, world["optimum"]) < bound

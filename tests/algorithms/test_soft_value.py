@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from algorithms.spo import pooled_soft_value, soft_value
+from algorithms.spo import group_soft_value, pooled_soft_value, soft_value
 from tests.algorithms.tabular import (
     BETA,
     PREFIXES,
@@ -56,3 +56,38 @@ def test_pooled_soft_value_reweights_another_policys_responses(world):
     assert value.item() == pytest.approx(world["q0"].item(), abs=5e-3)
     plain = soft_value(world["rewards"][drawn], BETA)
     assert abs(plain.item() - world["q0"].item()) > 0.02
+
+
+def writers(count):
+    """log μ of all responses under `count` random policies."""
+    generator = torch.Generator().manual_seed(4)
+    tables = torch.randn(count, PREFIXES, VOCABULARY, generator=generator, dtype=torch.float64)
+    return [table_logp(table).sum(-1) for table in tables]
+
+
+def test_the_groups_soft_value_is_unbiased_from_two_writers(world):
+    """E[e^{V̂/β}] = e^{V/β}, by enumeration of all pairs of one response from each writer."""
+    ref, (one, other) = world["ref_logp"].sum(-1), writers(2)
+    first, second = torch.cartesian_prod(torch.arange(27), torch.arange(27)).T
+    drawn = torch.stack([first, second], 1).flatten()  # groups of two
+    s = torch.stack([(one - ref)[first], (other - ref)[second]], 1).flatten()
+    kept = torch.ones(len(drawn), dtype=torch.bool)
+    values = group_soft_value(world["rewards"][drawn], s, kept, 2, BETA)
+    weights = (one[first] + other[second]).exp()
+    expected = (weights * (values / BETA).exp()).sum()
+    assert expected.item() == pytest.approx((world["q0"] / BETA).exp().item(), rel=1e-12)
+    plain = group_soft_value(world["rewards"][drawn], 0 * s, kept, 2, BETA)
+    biased = (weights * (plain / BETA).exp()).sum()
+    assert abs(biased.item() / expected.item() - 1) > 0.01
+
+
+def test_the_groups_soft_value_has_no_variance_at_the_optimum(world):
+    s = world["optimum"].log() - world["ref_logp"].sum(-1)
+    kept = torch.arange(27) % 9 != 4
+    values = group_soft_value(world["rewards"], s, kept, 3, BETA)
+    torch.testing.assert_close(values, world["q0"].expand(9), rtol=0, atol=1e-12)
+
+
+def test_a_group_without_log_probs_has_no_soft_value():
+    zeros, none = torch.zeros(4), torch.zeros(4, dtype=torch.bool)
+    assert group_soft_value(zeros, zeros, none, 2, BETA).isneginf().all()

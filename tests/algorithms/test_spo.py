@@ -44,7 +44,7 @@ def prepared(logp, ref_logp, mask, rewards, group_size, **options):
 def test_group_value_is_trajectory_balance_with_vargrad():
     """TBA (2503.18929): (log Z + S − r/β)² with log Z = sg mean(r/β − S); ours is β² times it."""
     logp, ref_logp, mask, rewards = ragged_batch()
-    batch = prepared(logp, ref_logp, mask, rewards, group_size=4, q0="group")
+    batch = prepared(logp, ref_logp, mask, rewards, group_size=4, q0="group", loss="squared")
     ours = spo_loss(logp, ref_logp, mask, rewards, batch.q0, beta=BETA, kind="squared")
     s = ((logp - ref_logp) * mask).sum(-1)
     gap = rewards / BETA - s
@@ -56,7 +56,7 @@ def test_group_value_is_trajectory_balance_with_vargrad():
 def test_group_value_is_the_contrastive_pair_loss():
     """CoPG/IPO form: the mean over ordered pairs of ½[(r − βS) − (r′ − βS′)]²."""
     logp, ref_logp, mask, rewards = ragged_batch(seed=5)
-    batch = prepared(logp, ref_logp, mask, rewards, group_size=4, q0="group")
+    batch = prepared(logp, ref_logp, mask, rewards, group_size=4, q0="group", loss="squared")
     ours = spo_loss(logp, ref_logp, mask, rewards, batch.q0, beta=BETA, kind="squared")
     error = (rewards - BETA * ((logp - ref_logp) * mask).sum(-1)).view(2, 4)
     pairs = 0.5 * (error.unsqueeze(-1) - error.unsqueeze(-2)).square()
@@ -101,9 +101,9 @@ def test_the_share_of_successes_with_q_above_the_best_reward_is_a_metric():
     ref_logp, mask = torch.zeros(4, 2), torch.ones(4, 2, dtype=torch.bool)
     logp = torch.tensor([[2.0, 2.0], [0.1, 0.1], [3.0, 1.0], [2.0, 1.0]])
     rewards = torch.tensor([1.0, 1.0, 0.0, 1.0])
-    batch = prepared(logp, ref_logp, mask, rewards, group_size=4, q0="group")
+    batch = prepared(logp, ref_logp, mask, rewards, group_size=4, q0="monte_carlo")
     batch = replace(batch, q0=torch.full((4,), 0.7))
-    spo = SPO(options_of("spo", beta=0.1, q0="group"), reward_high=1.0)
+    spo = SPO(options_of("spo", beta=0.1), reward_high=1.0)
     metrics = spo.loss(PolicyOutput(logp=logp, entropy=logp), batch)[1]
     shares = [metrics[f"spo/{name}"].item() for name in ("best", "q_above_best", "best_and_above")]
     assert shares == pytest.approx([3 / 4, 2 / 4, 1 / 4])
