@@ -58,7 +58,9 @@ class Needs:
     # reads the best reward, which is never exceeded. "bound": as the upper bound of rewards;
     # "success": as the mark of success, and takes any lower reward for a failure
     best_reward: str = ""
-    initial_value: str = "none"  # q0: "monte_carlo" or "online", for initial_value_beta
+    # q0: the soft value, "monte_carlo" or "online", for initial_value_beta; or "quantile": the
+    # share of the reference's rewards that are no better than the response's
+    initial_value: str = "none"
     max_lag: int | None = None  # greatest staleness in optimiser steps; None: any
     entropy_graph: bool = False  # the loss differentiates through the entropy
     copies: tuple[str, ...] = ()  # names of earlier weights, which the hooks below keep
@@ -88,7 +90,7 @@ class Batch:
     earlier_logp: Provided = None  # (batch, time), of earlier weights, set by the hooks
     start_logp: Provided = None  # (batch, time), before the batch's first update, set by the hooks
     values: Provided = None  # (batch, time), the critic's before the update
-    q0: Provided = None  # (batch,) soft value of the prompt under the reference
+    q0: Provided = None  # (batch,) by needs.initial_value: the prompt's soft value or a quantile
     advantages: Provided = None  # (batch, time), set by prepare
     returns: Provided = None  # (batch, time), set by prepare
     weights: Provided = None  # (batch, time), of the loss's terms, set by prepare

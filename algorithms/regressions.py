@@ -1,4 +1,4 @@
-"""Squared errors of β log π/anchor against R − V: GVPO, TBA, CoPG, A*-PO, OAPL, Kimi, DRO-V.
+"""Squared errors of β log π/anchor against R − V: GVPO, TBA, CoPG, A*-PO, QRPO, OAPL, Kimi.
 
 All of them fit e = β h − (R − V) to zero; h is the sum of log π − log anchor over a response. With
 the reference as anchor and the right V, e is zero for every response of any policy at the optimum
@@ -140,6 +140,37 @@ class AStarPO(Algorithm):
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         h, share = anchor_sum(policy.logp, batch, "reference"), batch.sequence_share
         error = self.config.beta * h - (batch.rewards - batch.q0)
+        return error.square().mean() * share, {"squared/error": error.detach().abs().mean() * share}
+
+
+@dataclass
+class QRPOOptions(Options):
+    """Options of QRPO."""
+
+    beta: PositiveFloat
+    q0_samples: PositiveInt
+
+
+class QRPO(Algorithm):
+    """Quantile reward policy optimisation (arXiv 2507.08068): (q − β log Z − β h)².
+
+    q is the share of the reference's rewards to the prompt that are no better than R. A reward
+    without ties is uniform on [0, 1] after this, so Z = β (e^{1/β} − 1) needs no estimate. Two
+    rewards alone have ties: q is 1 for a success and the reference's failure rate for a failure.
+    """
+
+    Config = QRPOOptions
+    config: QRPOOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(reference=True, off_policy=True, initial_value="quantile")
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        beta, share = self.config.beta, batch.sequence_share
+        # β log Z, with the exponent taken out: e^{1/β} overflows
+        log_z = 1 + beta * (math.log(beta) + math.log1p(-math.exp(-1 / beta)))
+        error = batch.q0 - log_z - beta * anchor_sum(policy.logp, batch, "reference")
         return error.square().mean() * share, {"squared/error": error.detach().abs().mean() * share}
 
 

@@ -195,8 +195,7 @@ class Bench:
         values = None
         if needs.initial_value != "none":
             assert self.parts.initial_values
-            reference, online = self.parts.initial_values.reference, needs.initial_value == "online"
-            values = InitialValues(reference, algorithm.initial_value_beta, online)
+            values = InitialValues(self.parts.initial_values.reference, algorithm)
         parameters = learner.optimiser.param_groups[0]["params"]
         parts: list[Tensor] = []
 

@@ -211,9 +211,7 @@ def build(
             reference = ReferenceRewards(
                 folder, own, fingerprint, sampling, samples, config.seed, ledger
             )
-            online = learner.algorithm.needs.initial_value == "online"
-            beta = learner.algorithm.initial_value_beta
-            initial_values = InitialValues(reference, beta, online)
+            initial_values = InitialValues(reference, learner.algorithm)
         model, info = config.model, records.info
         facts_of_base = [info[fact] for fact in ("policy", "versions", "hardware")]
         facts_of_base += [model.device, model.dtype, model.threads, config.engine.batch_size]

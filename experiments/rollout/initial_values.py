@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algorithms.base import Batch
+from algorithms.base import Algorithm, Batch
 from algorithms.spo import pooled_soft_value
 from algorithms.tensors import masked_sum
 from envs.problem import Judgement, JudgeStats
@@ -187,13 +187,15 @@ def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 class InitialValues:
-    """Estimates of SPO's Q̂_0 of each prompt, by Monte Carlo from reference responses.
+    """SPO's Q̂_0 of each prompt by Monte Carlo from reference responses, or QRPO's quantiles.
 
-    `online` pools them with the run's own recent responses.
+    By the algorithm's `needs.initial_value`: "online" pools them with the run's own recent
+    responses; "quantile" is the share of reference rewards that are no better than the response's.
     """
 
-    def __init__(self, reference: ReferenceRewards, beta: float, online: bool) -> None:
-        self.reference, self.beta, self.online = reference, beta, online
+    def __init__(self, reference: ReferenceRewards, algorithm: Algorithm) -> None:
+        self.reference, self.algorithm = reference, algorithm
+        self.kind = algorithm.needs.initial_value
         self._recent: dict[str, deque[tuple[float, float]]] = defaultdict(
             lambda: deque(maxlen=RECENT_RESPONSES)
         )
@@ -210,21 +212,29 @@ class InitialValues:
         self.reference.load_state_dict(state["reference"])
 
     def compute(self, samples: Sequence[Sample], batch: Batch) -> Tensor:
-        """Return (batch,) values, equal within a group.
+        """Return (batch,) values; soft values are equal within a group, quantiles need not be.
 
         Online values use earlier steps' responses only, so that no response is compared with a
         value that it is part of.
         """
         prompts = {sample.prompt.problem.name: sample.prompt for sample in samples}
         reference_rewards = self.reference.rewards_of(list(prompts.values()))
-        values: dict[str, float] = {}
-        for name, reference in zip(prompts, reference_rewards, strict=True):
-            recent = torch.tensor(list(self._recent.get(name, ())), dtype=torch.float64)
-            rewards, weights = recent.view(-1, 2).T
-            values[name] = float(pooled_soft_value(reference, rewards, weights, self.beta))
-        if self.online:
+        by_name = dict(zip(prompts, reference_rewards, strict=True))
+        names = [sample.prompt.problem.name for sample in samples]
+        if self.kind == "quantile":
+            rewards = batch.rewards.tolist()
+            pairs = zip(names, rewards, strict=True)
+            rows = [float((by_name[name] <= reward).double().mean()) for name, reward in pairs]
+        else:
+            values: dict[str, float] = {}
+            for name, reference in by_name.items():
+                recent = torch.tensor(list(self._recent.get(name, ())), dtype=torch.float64)
+                pair = recent.view(-1, 2).T
+                beta = self.algorithm.initial_value_beta
+                values[name] = float(pooled_soft_value(reference, *pair, beta))
+            rows = [values[name] for name in names]
+        if self.kind == "online":
             self._add_recent(samples, batch)
-        rows = [values[sample.prompt.problem.name] for sample in samples]
         return torch.tensor(rows, dtype=batch.rewards.dtype, device=batch.rewards.device)
 
     def _add_recent(self, samples: Sequence[Sample], batch: Batch) -> None:

@@ -16,7 +16,7 @@ NAMES = [
     if name == "topr" or BOUNDS & {option.name for option in fields(algorithms.make(name).config)}
 ]
 # of k = 4 in groups of 4 nothing is left to learn
-OPTIONS = dict.fromkeys(("pkpo", "passk", "maxk"), {"k": 2})
+OPTIONS = {name: {"k": 2} for name in ("pkpo", "passk", "maxk")}
 # Objectives whose bound removes the gradient, without their terms that no bound reaches
 REMOVING = {
     "grpo": {"kl_coef": 0.0},

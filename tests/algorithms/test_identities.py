@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from algorithms.base import Batch
+from algorithms.base import Batch, PolicyOutput
 from algorithms.policy_gradient import pass_at_k_rewards
 from algorithms.spo import SPO
 from tests.algorithms.batches import GROUP, fresh, gradient, raw
@@ -326,3 +326,16 @@ def test_17_vespos_weight_peaks_at_its_mode_and_falls_to_zero_on_both_sides():
         assert float(log_w[weight.argmax()].exp()) == pytest.approx(mode, rel=0.01)
         assert weight[0] < 1e-3 * weight.max() and weight[-1] < 1e-3 * weight.max()
         assert float(weight[600]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("beta", [0.02, 0.3, 2.0])
+def test_18_qrpo_has_the_error_zero_at_the_optimum_of_a_uniform_quantile(beta):
+    """π* = π_ref e^{q/β}/Z with q uniform: log π*/π_ref = q/β − log Z, Z by quadrature."""
+    q = (torch.arange(100_000, dtype=torch.float64) + 0.5) / 100_000
+    log_z = (q / beta).logsumexp(0) - math.log(len(q))
+    h = (q / beta - log_z)[::1000].unsqueeze(-1)
+    ones = torch.ones(100, dtype=torch.bool)
+    batch = Batch(ones.unsqueeze(-1), ones.double(), ones, ones, 1, ref_logp=torch.zeros_like(h))
+    output = PolicyOutput(logp=h, entropy=h)
+    loss, _ = make("qrpo", beta=beta).loss(output, replace(batch, q0=q[::1000]))
+    assert float(loss) < 1e-9

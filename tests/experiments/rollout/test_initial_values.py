@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import algorithms
 from algorithms.base import Batch
 from algorithms.spo import soft_value
 from envs.problem import Judgement, Problem, Verdict
@@ -25,7 +26,8 @@ class FixedRewards:
 
 
 def initial_values(online):
-    return InitialValues(FixedRewards(), BETA, online)
+    spo = algorithms.make("spo", beta=BETA, q0="online" if online else "monte_carlo")
+    return InitialValues(FixedRewards(), spo)
 
 
 MONTE_CARLO = float(soft_value(REFERENCE, BETA))
@@ -78,3 +80,10 @@ def test_responses_are_weighted_by_reference_over_rollout_policy():
     total = 3 + math.exp(1 / BETA) + 3 * math.exp(1 / BETA) + 1
     expected = BETA * math.log(total / 6)
     assert values.compute(samples([0.0]), batch([0.0], [0.0])).item() == pytest.approx(expected)
+
+
+def test_a_quantile_is_the_share_of_reference_rewards_that_are_no_better():
+    values = InitialValues(FixedRewards(), algorithms.make("qrpo"))
+    rewards = [1.0, 0.0, 0.5, -1.0]
+    got = values.compute(samples(rewards), batch(rewards, [0.0] * 4))
+    assert got.tolist() == [1.0, 0.75, 0.75, 0.0]
