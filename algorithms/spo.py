@@ -247,6 +247,11 @@ class SPO(Algorithm):
         """From responses with log-probs; the programs of a group without any are left out."""
         s = log_ratio_sum(batch.rollout_logp, batch.ref_logp, batch.mask)
         size, known = batch.group_size, batch.keep & batch.online
+        if batch.keep.any() and not known.any():
+            raise ValueError(
+                "q0=group_soft needs responses with log-probs, and the batch has programs of the "
+                "data set alone; use train.offline_share below 1, or q0=monte_carlo"
+            )
         value = group_soft_value(batch.rewards, s, known, size, self.config.beta)
         value = value.to(batch.rewards.dtype).repeat_interleave(size)
         has_value = value.isfinite()

@@ -101,9 +101,11 @@ def objectives() -> dict[str, Objective]:
     for beta in (0.03, 0.3, 0.5, 1.0):
         found[f"spo β={beta:g}"] = Objective("spo", {"beta": beta})
     for beta in (0.03, 0.1, 0.5, 1.0):
-        found[f"spo squared β={beta:g}"] = Objective("spo", {"beta": beta, "loss": "squared"})
+        squared = {"beta": beta, "loss": "squared", "q0": "group"}
+        found[f"spo squared β={beta:g}"] = Objective("spo", squared)
     return found | {
-        "spo advantage": Objective("spo", {"loss": "advantage"}),
+        "spo advantage": Objective("spo", {"loss": "advantage", "q0": "group"}),
+        "spo squared group_soft": Objective("spo", {"loss": "squared"}),
         "spo monte_carlo": Objective("spo", {"q0": "monte_carlo"}),
         "spo squared monte_carlo": Objective("spo", {"q0": "monte_carlo", "loss": "squared"}),
         "spo half-online": Objective("spo", data="mixed"),
