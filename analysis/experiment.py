@@ -14,6 +14,7 @@ import numpy as np
 from analysis import comparisons
 from analysis.budgets import smoothing_window
 from analysis.curve_fits import CurveFit, curve_fits
+from analysis.front import front_differences
 from analysis.groups import EvaluatedModel, Group, common_ks, evaluated_models, group_runs
 from analysis.metrics import reported_metrics
 from analysis.programs import precompute_normal_forms
@@ -53,6 +54,7 @@ class Experiment:
         temperatures = (None, *self.temperatures)
         metrics = [m.name for t in temperatures for m in reported_metrics(self.ks, t)]
         pairs = comparisons.paired_differences(self.trained, metrics)
+        pairs += front_differences(self.trained, self.ks)
         pairs = comparisons.with_contrasts(
             pairs, comparisons.contrast_tests(pairs, self.named_contrasts)
         )

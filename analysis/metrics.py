@@ -30,6 +30,7 @@ DRAWN = 5  # accepted programs per problem that distinct_of_5 draws
 DISTINCT = f"distinct_of_{DRAWN}"
 DISTINCT_ACCEPTED = "distinct_accepted@"  # and k
 FURTHER = " (T="  # and a temperature, in the name of a metric at a further temperature
+AT_EQUAL = " at equal pass@1"  # ends the name of a difference on the front (analysis/front.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def at_temperature(name: str, temperature: float) -> str:
 
 def without_temperature(metric: str) -> str:
     """Return the name of the main metric: pass@10 of pass@10 (T=1)."""
-    return metric.partition(FURTHER)[0]
+    return metric.partition(FURTHER)[0].removesuffix(AT_EQUAL)
 
 
 def reported_metrics(ks: Sequence[int], temperature: float | None = None) -> tuple[Metric, ...]:
@@ -315,7 +316,9 @@ def scores_at_temperatures(
 
 @memoize
 def scores_by_step(run: Run, ks: tuple[int, ...]) -> dict[str, ScoreGrid]:
-    """Return pass@1, pass@k and DISTINCT of all evaluations of a run (steps, problems).
+    """Return pass@1, pass@k, DISTINCT and distinct_accepted@k of a run's evaluations.
+
+    Grids are (steps, problems); distinct_accepted@k is that of the greatest k.
 
     Equal to `scores`, but computed in one pass over the run's samples, without slower metrics.
     """
@@ -328,7 +331,7 @@ def scores_by_step(run: Run, ks: tuple[int, ...]) -> dict[str, ScoreGrid]:
     n, c = (np.bincount(indices, minlength=size) for indices in (cells, cells[accepted]))
     by_metric = {f"pass@{k}": pass_values(n, c, k) for k in sorted({1, *ks})}
     programs = judged["program"].to_numpy(object)[accepted]
-    by_metric[DISTINCT] = _distinct_shares(cells[accepted], programs, len(n))
+    by_metric |= _distinct_programs(cells[accepted], programs, n, ks)
     grids = {}
     for metric, flat in by_metric.items():
         values = flat.reshape(shape)
@@ -338,27 +341,33 @@ def scores_by_step(run: Run, ks: tuple[int, ...]) -> dict[str, ScoreGrid]:
     return grids
 
 
-def _distinct_shares(cells: np.ndarray, programs: np.ndarray, size: int) -> np.ndarray:
-    """Return `distinct_share` of DRAWN for each of `size` cells.
+def _distinct_programs(
+    cells: np.ndarray, programs: np.ndarray, judged: np.ndarray, ks: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Return DISTINCT and distinct_accepted@k, for the greatest k, of each cell.
 
-    `cells` and `programs` have an entry per accepted sample. NaN where fewer than DRAWN programs
-    of a cell can be parsed.
+    `cells` and `programs` have an entry per accepted sample; `judged` is the number of judged
+    samples of each cell. NaN where a cell has too few.
     """
     number_of: dict[str, int] = {}
     numbers = [
         -1 if (form := normal_form(program)) is None else number_of.setdefault(form, len(number_of))
         for program in programs
     ]
-    forms = np.array(numbers, dtype=int)
+    forms, size, k = np.array(numbers, dtype=int), len(judged), max(ks)
     parsed = forms >= 0
     cells_and_forms = cells[parsed] * len(number_of) + forms[parsed]
     unique, counts = np.unique(cells_and_forms, return_counts=True)
     cell = unique // max(1, len(number_of))
     total = np.bincount(cell, counts, minlength=size).astype(int)
-    enough = total[cell] >= DRAWN
-    cell, counts = cell[enough], counts[enough]
-    drawn = pass_values(total[cell], counts, DRAWN)  # probability that a form is among DRAWN
-    return np.where(total >= DRAWN, np.bincount(cell, drawn, minlength=size) / DRAWN, np.nan)
+    found = {}
+    for metric, drawn, of in ((DISTINCT, DRAWN, total), (f"{DISTINCT_ACCEPTED}{k}", k, judged)):
+        # the sum over forms of the probability that the form is among those drawn
+        enough = of[cell] >= drawn
+        chances = pass_values(of[cell[enough]], counts[enough], drawn)
+        sums = np.bincount(cell[enough], chances, minlength=size)
+        found[metric] = np.where(of >= drawn, sums, np.nan)
+    return found | {DISTINCT: found[DISTINCT] / DRAWN}
 
 
 def scores_at_step(run: Run, step: int, ks: tuple[int, ...]) -> dict[str, ProblemScores]:

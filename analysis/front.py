@@ -1,0 +1,115 @@
+"""The front: a metric at equal pass@1 along training, for algorithms that trade one for the other.
+
+Which arm has more solutions left where both solve as much at the first try? For a seed and two arms
+A and B: A's score at each of its evaluations, less B's where B's curve first passes the same
+pass@1, linear between B's evaluations; likewise with A and B exchanged. The difference A - B is the
+mean over both directions. It counts evaluations in the range of pass@1 that both runs reach, above
+the base model's. Outside it nothing is extrapolated: a pair without any such evaluation, or without
+two seeds that have one, has no difference.
+
+Seeds and problems are paired, so that the interval is that of `analysis.intervals`, with the
+difference's own spread over seeds. Equal pass@1 is not equal compute: `thresholds.csv` says what an
+arm spends to get there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from analysis.comparisons import PairedDifference, holm, p_values
+from analysis.groups import EvaluatedModel
+from analysis.intervals import Interval, estimate, seed_means
+from analysis.metrics import AT_EQUAL, DISTINCT_ACCEPTED, ProblemScores, scores_by_step, stack_seeds
+from analysis.runs import Run, memoize
+
+LEAST_SEEDS = 2
+LEAST_STEPS = 5  # evaluated ones after the base; between fewer a straight line says too much
+
+
+def front_metrics(ks: Sequence[int]) -> list[str]:
+    """Return the metrics that are compared at equal pass@1, for the greatest k."""
+    return [f"pass@{ks[-1]}", f"{DISTINCT_ACCEPTED}{ks[-1]}"] if ks[-1] > 1 else []
+
+
+def front_differences(
+    models: Sequence[EvaluatedModel], ks: Sequence[int]
+) -> list[PairedDifference]:
+    """Return every two models once for each of `front_metrics`, p-values by Holm's correction."""
+    found: list[PairedDifference] = []
+    for metric in front_metrics(ks):
+        pairs = (_difference(a, b, metric, tuple(ks)) for a, b in combinations(models, 2))
+        family = [pair for pair in pairs if pair is not None]
+        for pair, p in zip(family, holm(p_values(family)), strict=True):
+            found.append(PairedDifference(**{**vars(pair), "adjusted_p": p}))
+    return found
+
+
+def _difference(
+    a: EvaluatedModel, b: EvaluatedModel, metric: str, ks: tuple[int, ...]
+) -> PairedDifference | None:
+    runs = {run.seed: run for run in b.runs}
+    by_seed: dict[int | None, dict[str, ProblemScores]] = {}
+    for run in a.runs:
+        if run.seed in runs and (gap := at_equal(run, runs[run.seed], metric, ks)) is not None:
+            by_seed[run.seed] = {metric: gap}
+    if len(by_seed) < LEAST_SEEDS:
+        return None
+    grid = stack_seeds(list(by_seed), list(by_seed.values()))[metric]
+    found = estimate(seed_means(grid.values, grid.weights))
+    mean, half = float(found.mean), float(found.half_width())
+    improved = np.nanmean(np.sign(grid.measured()))
+    return PairedDifference(
+        a=a.label,
+        b=b.label,
+        metric=f"{metric}{AT_EQUAL}",
+        difference=Interval(mean, mean - half, mean + half),
+        improvement=float((1 + improved) / 2),
+        seeds=len(by_seed),
+        problems=len(grid.problems),
+        estimate=found,
+    )
+
+
+def at_equal(one: Run, other: Run, metric: str, ks: tuple[int, ...]) -> ProblemScores | None:
+    """Return one - other at equal pass@1, by problem; None if they share no range of pass@1."""
+    there, back = _on_curve(one, other, metric, ks), _on_curve(other, one, metric, ks)
+    gaps = [gap for gap in (there, None if back is None else -back) if gap is not None]
+    if not gaps:
+        return None
+    gap = np.mean(gaps, axis=0)
+    defined = ~np.isnan(gap)
+    problems = np.array(scores_by_step(one, ks)[metric].problems, object)[defined]
+    return ProblemScores(problems, gap[defined], np.ones(defined.sum())) if len(problems) else None
+
+
+def _on_curve(one: Run, other: Run, metric: str, ks: tuple[int, ...]) -> np.ndarray | None:
+    """Return the mean of one's evaluations less `other` at the same pass@1 → (problems,)."""
+    (x, scores, names), (curve, others, of_others) = (_curve(r, metric, ks) for r in (one, other))
+    if min(len(x), len(curve)) <= LEAST_STEPS or names != of_others:
+        return None
+    gaps = []
+    for value, score in zip(x[1:], scores[1:], strict=True):
+        passed = int(np.argmax(curve >= value))
+        if value <= max(x[0], curve[0]) or curve[passed] < value:
+            continue
+        share = (value - curve[passed - 1]) / (curve[passed] - curve[passed - 1])
+        gaps.append(score - (1 - share) * others[passed - 1] - share * others[passed])
+    return np.mean(gaps, axis=0) if gaps else None
+
+
+@memoize
+def _curve(
+    run: Run, metric: str, ks: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Return mean pass@1 (steps,), the metric (steps, problems), NaN where undefined, and names."""
+    grids = scores_by_step(run, ks)
+    if metric not in grids or "pass@1" not in grids:
+        return np.empty(0), np.empty((0, 0)), ()
+    return (
+        np.nanmean(grids["pass@1"].measured(), axis=1),
+        grids[metric].measured(),
+        grids[metric].problems,
+    )
