@@ -41,7 +41,7 @@ import yaml
 from analysis import runs
 from analysis.budgets import TRAINING_METRICS, curve_score
 from analysis.experiment import read_experiment
-from analysis.metrics import is_counted
+from analysis.metrics import AT_EQUAL, is_counted
 from analysis.rendering import markdown_table
 from analysis.runs import Run, RunError
 from analysis.tables import experiment_tables
@@ -211,7 +211,8 @@ class Results:
 
     def _claim(self, claim: dict[str, Any]) -> list[str]:
         """A claim, the difference, and by its interval: held, not held or not decided."""
-        a, b, metric, margin = claim["a"], claim["b"], claim["metric"], claim.get("margin") or 0.0
+        a, b, margin = claim["a"], claim["b"], claim.get("margin") or 0.0
+        metric = claim["metric"] + (AT_EQUAL if claim.get("at_equal") else "")
         cell = self.cell(f"{a} - {b}", metric)
         if cell is None or isnan(cell.low):
             return [claim["says"], metric, "not decided"]

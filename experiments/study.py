@@ -19,12 +19,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations, product
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from analysis.metrics import reported_metrics, without_temperature
+from analysis.metrics import AT_EQUAL, reported_metrics, without_temperature
 from envs.command_line import CONF, did_you_mean, parse_arguments, parse_values, wants_help
 from experiments import runner
 from experiments.config.composition import config_of
@@ -81,6 +81,12 @@ class Claim:
     b: str
     metric: str  # of differences.csv, e.g. pass@10 or pass@10 (T=1); time, memory: less is better
     margin: NonNegativeFloat | None = None  # null: `a` is above
+    at_equal: Literal["pass@1"] | None = None  # on the front (analysis/front.py); null: at the end
+
+    @property
+    def column(self) -> str:
+        """The metric of differences.csv."""
+        return f"{self.metric}{AT_EQUAL}" if self.at_equal else self.metric
 
 
 @dataclass
@@ -108,7 +114,7 @@ class Study:
         """{a, b, metric, margin} of each gain, on every metric (null), and of each claim."""
         gains = [{"a": a, "b": b, "metric": None, "margin": None} for a, b in self.gains]
         return gains + [
-            {"a": claim.a, "b": claim.b, "metric": claim.metric, "margin": claim.margin}
+            {"a": claim.a, "b": claim.b, "metric": claim.column, "margin": claim.margin}
             for claim in self.claims
         ]
 

@@ -93,7 +93,7 @@ def test_curves_show_the_same_numbers_as_the_tables():
     run = Run(Path("run"), {}, {}, pd.DataFrame(), pd.concat(parts, ignore_index=True))
     for step, part in zip((0, 10, 20), parts, strict=True):
         whole, curve = scores(part, (1, 5)), scores_at_step(run, step, (1, 5))
-        assert set(curve) == {"pass@1", "pass@5", "distinct_of_5"}
+        assert set(curve) == {"pass@1", "pass@5", "distinct_of_5", "distinct_accepted@5"}
         for name, row in curve.items():
             assert list(row.problems) == list(whole[name].problems)
             assert row.values == pytest.approx(whole[name].values, abs=1e-12)
