@@ -36,6 +36,7 @@ AXES = {  # budget → the words for choosing it, and the axis title
     "flops": ("FLOPs", "floating-point operations of the models in training"),
     "wall_time": ("wall time", "wall time in {}, without evaluations"),
     "kl_ref": ("distance from the base", "distance from the base: KL in nats per response"),
+    "pass@1": ("pass@1: the front", "pass@1 along training"),
 }
 COLOURS = ("#0072b2", "#d55e00", "#00875f", "#b8548f", "#2a8fc4", "#b07800")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "14 4", "4 2 1 2")
@@ -328,7 +329,7 @@ def learning_choices(
         panels = [
             line_panel(TITLES.get(name, name), x, lines(recorded, x, with_ends(name)), styles)
             for name in metrics
-            if recorded[name].notna().any()
+            if name != x and recorded[name].notna().any()
         ]
         if x in X_AXES and "reward_mean" in training and training["reward_mean"].notna().any():
             rewarded = training.dropna(subset=[x])
