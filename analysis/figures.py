@@ -117,6 +117,13 @@ class Panel(NamedTuple):
     body: str
     size: Size
 
+    def file(self) -> str:
+        """Return the drawing as an SVG file on white."""
+        return (
+            '<svg xmlns="http://www.w3.org/2000/svg" style="background:#fff" '
+            f'viewBox="0 0 {self.size.width} {self.size.height}">{self.body}</svg>\n'
+        )
+
 
 Choices = list[tuple[str, list[Panel]]]  # a choice of the horizontal axis, and its panels
 

@@ -23,7 +23,8 @@ from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 import algorithms
-from algorithms.base import Algorithm
+from algorithms.base import Algorithm, Batch, PolicyOutput
+from analysis.figures import COLOURS, DASHES, LARGE, Axis, Series, Style, draw_panel
 from analysis.rendering import markdown_table
 from experiments.build import Parts, build
 from experiments.config.composition import config_of
@@ -120,6 +121,54 @@ def objectives() -> dict[str, Objective]:
         "grpo kl=0": Objective("grpo", {"kl_coef": 0.0}),
         "ppo kl=0": Objective("ppo", {"kl_coef": 0.0}),
     }
+
+
+# The weight of a prompt by its success rate
+
+BY_RATE = {  # objectives whose advantage is a weight times r − p where π = μ = π_ref
+    "rloo": {"kl_coef": 0.0},
+    "grpo": {"kl_coef": 0.0},
+    "maxrl": {},
+    "spo": {"slope_width": 1e-9, "slope_bound": 1e9, "beta": 0.02},
+}
+RATE_GROUP = 40
+
+
+def prompt_weight(name: str, rate: float) -> float:
+    """Return w of the slopes −w (r − p)/n on the log-probs of a group's n responses of one token.
+
+    Where π = μ = π_ref and a share p = `rate` of them succeeds. NaN if no w fits all of them.
+    """
+    rewards = (torch.arange(RATE_GROUP) < round(rate * RATE_GROUP)).double()
+    logp = torch.full((RATE_GROUP, 1), -1.0, dtype=torch.float64, requires_grad=True)
+    ones, old = torch.ones(RATE_GROUP, dtype=torch.bool), logp.detach()
+    batch = Batch(ones.unsqueeze(-1), rewards, ones, ones, RATE_GROUP)
+    batch = replace(batch, behaviour_logp=old, rollout_logp=old, ref_logp=old, policy_logp=old)
+    algorithm = algorithms.make(name, **BY_RATE[name])
+    algorithm.loss(PolicyOutput(logp, logp), algorithm.prepare(batch))[0].backward()
+    assert logp.grad is not None
+    weights = -RATE_GROUP * logp.grad.flatten() / (rewards - rewards.mean())
+    fits = torch.allclose(weights, weights[:1].expand(RATE_GROUP), rtol=1e-6)
+    return float(weights[0]) if fits else math.nan
+
+
+def rate_figure() -> str:
+    """Return an SVG of `prompt_weight` over success rates, relative to that at one half."""
+    rates = np.arange(2, RATE_GROUP - 1, 2) / RATE_GROUP
+    lines = {n: np.array([prompt_weight(n, rate) for rate in rates]) for n in BY_RATE}
+    series = [Series(n, rates, y / y[len(y) // 2], markers=False) for n, y in lines.items()]
+    styles = {
+        n: Style("", colour, "", dash)
+        for n, colour, dash in zip(BY_RATE, COLOURS, DASHES, strict=False)
+    }
+    x, y = Axis("success rate p of a prompt", 0, 1), Axis("weight of r − p", 0, 6)
+    panel = draw_panel("weight of a prompt by its success rate", x, y, series, styles)
+    names = "".join(
+        f'<text x="{LARGE.width // 2}" y="{30 + 17 * i}" font-size="12.5" fill="{one.colour}">'
+        f"{name}</text>"
+        for i, (name, one) in enumerate(styles.items())
+    )
+    return panel._replace(body=panel.body + names).file()
 
 
 # Policies and batches
@@ -293,6 +342,7 @@ def main(options: Options) -> None:
                 print(f"{stage}, {age}: {len(chosen)} objectives", flush=True)
         records.finish("finished")
     found = pd.concat(tables, ignore_index=True)
+    options.out.with_suffix(".svg").write_text(rate_figure())
     found.to_csv(options.out.with_suffix(".csv"), index=False, float_format="%.5g")
     pages = sections(found, facts, " ".join(policies.overrides))
     options.out.write_text("\n\n".join(pages) + "\n")
@@ -340,6 +390,12 @@ def sections(found: pd.DataFrame, facts: Sequence[Sequence[str]], overrides: str
     yield (
         "## Norm and weight\n\nOn failures: share of Σ_t |∂L/∂log π(a_t)| on rejected responses of "
         "the policy's own. Between batches: cosine of an objective's gradients on two batches."
+    )
+    yield (
+        "![weight of a prompt by its success rate](anatomy.svg)\n\nWhere π = μ = π_ref, the slope "
+        "of a response is a weight times r − p, with p the success rate of the prompt: RLOO 1, "
+        "GRPO 1/√(p (1 − p)), MaxRL 1/p, SPO with the soft value 1/(1 − p). The figure is relative "
+        "to p = 1/2. SPO's defaults hold it back from p = 1/e on (`slope_width`, `slope_bound`)."
     )
     norms = [name for name in found if str(name).startswith("norm ")]
     columns = {f"norm: {s}": by[s][norms].mean(axis=1) for s in fresh}

@@ -1,5 +1,7 @@
 """The anatomy: cosines of gradients, and the page that it writes of two objectives."""
 
+import math
+
 import pandas as pd
 import pytest
 import torch
@@ -30,3 +32,12 @@ def test_the_page_and_its_cosines(tmp_path, monkeypatch):
         rows.loc[("base, stale", "rloo"), "cos raft"]
     )  # it is not made for old responses
     assert "| remix" in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_the_weight_of_a_prompt_by_its_success_rate(p):
+    n = anatomy.RATE_GROUP
+    expected = {"rloo": n / (n - 1), "maxrl": 1 / p, "spo": 1 / (1 - p)}
+    expected["grpo"] = math.sqrt((n - 1) / n / (p * (1 - p)))
+    found = {name: anatomy.prompt_weight(name, p) for name in anatomy.BY_RATE}
+    assert found == pytest.approx(expected, rel=1e-4)
