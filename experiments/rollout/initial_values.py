@@ -222,16 +222,15 @@ class InitialValues:
         by_name = dict(zip(prompts, reference_rewards, strict=True))
         names = [sample.prompt.problem.name for sample in samples]
         if self.kind == "quantile":
-            rewards = batch.rewards.tolist()
-            pairs = zip(names, rewards, strict=True)
+            pairs = zip(names, batch.rewards.tolist(), strict=True)
             rows = [float((by_name[name] <= reward).double().mean()) for name, reward in pairs]
         else:
             values: dict[str, float] = {}
             for name, reference in by_name.items():
                 recent = torch.tensor(list(self._recent.get(name, ())), dtype=torch.float64)
-                pair = recent.view(-1, 2).T
+                rewards, weights = recent.view(-1, 2).T
                 beta = self.algorithm.initial_value_beta
-                values[name] = float(pooled_soft_value(reference, *pair, beta))
+                values[name] = float(pooled_soft_value(reference, rewards, weights, beta))
             rows = [values[name] for name in names]
         if self.kind == "online":
             self._add_recent(samples, batch)
