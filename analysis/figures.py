@@ -227,6 +227,22 @@ def draw_panel(
     return Panel({one.label for one in series}, title, "".join(parts), size)
 
 
+def legend_panel(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> Panel:
+    """Draw the series with their names in the panel, for a file of its own."""
+    names = list(dict.fromkeys(one.label for one in series))
+    styles = {
+        name: Style("", COLOURS[i % len(COLOURS)], MARKERS[0], DASHES[i % len(DASHES)])
+        for i, name in enumerate(names)
+    }
+    panel = draw_panel(title, x, y, series, styles)
+    texts = "".join(
+        f'<text x="{LARGE.width // 2}" y="{30 + 17 * i}" font-size="12.5" '
+        f'fill="{styles[name].colour}">{escape(name)}</text>'
+        for i, name in enumerate(names)
+    )
+    return panel._replace(body=panel.body + texts)
+
+
 def _path(points: Iterable[np.ndarray]) -> str:
     return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
 

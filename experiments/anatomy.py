@@ -24,7 +24,7 @@ from torch import Tensor
 
 import algorithms
 from algorithms.base import Algorithm, Batch, PolicyOutput
-from analysis.figures import COLOURS, DASHES, LARGE, Axis, Series, Style, draw_panel
+from analysis.figures import Axis, Series, legend_panel
 from analysis.rendering import markdown_table
 from experiments.build import Parts, build
 from experiments.config.composition import config_of
@@ -157,18 +157,8 @@ def rate_figure() -> str:
     rates = np.arange(2, RATE_GROUP - 1, 2) / RATE_GROUP
     lines = {n: np.array([prompt_weight(n, rate) for rate in rates]) for n in BY_RATE}
     series = [Series(n, rates, y / y[len(y) // 2], markers=False) for n, y in lines.items()]
-    styles = {
-        n: Style("", colour, "", dash)
-        for n, colour, dash in zip(BY_RATE, COLOURS, DASHES, strict=False)
-    }
     x, y = Axis("success rate p of a prompt", 0, 1), Axis("weight of r − p", 0, 6)
-    panel = draw_panel("weight of a prompt by its success rate", x, y, series, styles)
-    names = "".join(
-        f'<text x="{LARGE.width // 2}" y="{30 + 17 * i}" font-size="12.5" fill="{one.colour}">'
-        f"{name}</text>"
-        for i, (name, one) in enumerate(styles.items())
-    )
-    return panel._replace(body=panel.body + names).file()
+    return legend_panel("weight of a prompt by its success rate", x, y, series).file()
 
 
 # Policies and batches

@@ -26,11 +26,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
 import yaml
 from omegaconf import OmegaConf
 from pydantic import PositiveInt
 
 from analysis.budgets import curve_score
+from analysis.figures import Axis, Series, axis_range, legend_panel
 from analysis.rendering import markdown_table
 from analysis.runs import load_run
 from envs.command_line import CONF, parse_values
@@ -44,6 +46,7 @@ from experiments.study import Study, Tuning, choose, command, read, split_argume
 SPACES = CONF / "algo" / "_search"
 EDGE = 0.1  # a value that is closer to an end of its range than this share of it stands at an edge
 SCORE = "area under (pass@1 + pass@10)/2"
+LUCKY, RESAMPLES = 5, 1000  # trials of the summary's expected best, and of its band
 MIN_SAMPLES = 10  # of each problem: pass@10 is part of a score
 Values = dict[str, Any]
 
@@ -337,7 +340,9 @@ def tune(arguments: Sequence[str]) -> int:
     os.close(tuning_lock)
     print(text := _summary(tuners))
     if arms == tuned:
-        (_results_folder(options.study) / f"tuned-{stem}.md").write_text(text + "\n")
+        page = _results_folder(options.study) / f"tuned-{stem}.md"
+        page.with_suffix(".svg").write_text(_luck_figure(tuners))
+        page.write_text(f"{text}\n\n![expected best of n trials]({page.stem}.svg)\n")
     return 0 if all(tuner.ranking for tuner in tuners) else FAILED
 
 
@@ -410,13 +415,46 @@ def _write(name: str, study: Study, tuner: Tuner, config: RunConfig) -> list[Pat
     return [file, winner]
 
 
+def expected_best(scores: np.ndarray) -> np.ndarray:
+    """Return the expected best of n trials drawn from these without replacement.
+
+    scores (…, trials) → (…, trials), n from 1 on: E_n = Σ_i C(i − 1, n − 1)/C(N, n) v_(i), with
+    v_(1) the least score. (Dodge et al. 2019, arXiv 1909.03004, draw with replacement.)
+    """
+    ordered, count = np.sort(scores, axis=-1), scores.shape[-1]
+    ways = [[math.comb(i, n) / math.comb(count, n + 1) for i in range(count)] for n in range(count)]
+    return ordered @ np.array(ways).T
+
+
+def _luck(tuner: Tuner) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return `expected_best` of an arm's trials and its 95 % band, by resampling the trials.
+
+    A failed trial scores 0. Optuna proposes later trials where earlier ones were good; the order is
+    not used.
+    """
+    found = list(tuner.scores().values())
+    scores = np.array([*found, *[0.0] * (tuner.options.trials - len(found))])
+    again = np.random.default_rng(0).choice(scores, (RESAMPLES, len(scores)))
+    return expected_best(scores), *np.quantile(expected_best(again), [0.025, 0.975], axis=0)
+
+
+def _luck_figure(tuners: Sequence[Tuner]) -> str:
+    """Return an SVG: which arms need luck, or many trials, to be tuned."""
+    trials = np.arange(1, tuners[0].options.trials + 1)
+    series = [Series(tuner.arm, trials, *_luck(tuner), markers=False) for tuner in tuners]
+    x = Axis("trials", 1, max(2, len(trials)), whole=True)
+    y = Axis("expected best score", *axis_range(one.y for one in series))
+    return legend_panel("expected best of n trials", x, y, series).file()
+
+
 def _summary(tuners: Sequence[Tuner]) -> str:
     """The final table: each arm's winner, its scores, and where its values stand."""
     rows = []
     for tuner in tuners:
         if not tuner.ranking:
-            rows.append([tuner.arm, *["–"] * 5])
+            rows.append([tuner.arm, *["–"] * 6])
             continue
+        luck = [band[min(LUCKY, len(band)) - 1] for band in _luck(tuner)]
         best, values = tuner.ranking[0], tuner.values(tuner.ranking[0])
         rows.append(
             [
@@ -424,11 +462,13 @@ def _summary(tuners: Sequence[Tuner]) -> str:
                 ", ".join(f"{key}={_text(value)}" for key, value in values.items()),
                 f"{tuner.scores()[best]:.4f}",
                 tuner.mean(best),
+                "{:.3f} [{:.3f}, {:.3f}]".format(*luck),
                 ", ".join(f"trial {n} ({tuner.mean(n)})" for n in tuner.ties()) or "none",
                 "; ".join(f"{key}: {tuner.space[key].place(v)}" for key, v in values.items()),
             ]
         )
-    heading = ["arm", "winner", "score", "mean ± s.e.", "ties", "place in its range"]
+    heading = ["arm", "winner", "score", "mean ± s.e.", f"expected best of {LUCKY}"]
+    heading += ["ties", "place in its range"]
     return f"Score: {SCORE}.\n\n{markdown_table(heading, rows)}"
 
 

@@ -1,10 +1,12 @@
 """Tuning: search spaces, what is chosen from scores, and that it resumes after a kill."""
 
 import csv
+import itertools
 import json
 import os
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import yaml
 
@@ -106,7 +108,9 @@ def test_the_best_trials_run_longer_and_the_best_of_these_on_fresh_seeds(world, 
     assert winner["algo"]["loss"] == "squared"  # the arm's own
     assert winner["defaults"] == [{"override /algo": "spo"}]
     assert "3 of the best again" in winner["tuned"] and "tuned-s/spo.csv" in winner["tuned"]
-    assert (world.folder / "tuned-s.md").read_text().startswith("Score: ")
+    page = (world.folder / "tuned-s.md").read_text()
+    assert page.startswith("Score: ") and "tuned-s.svg" in page
+    assert "<svg" in (world.folder / "tuned-s.svg").read_text()
 
 
 def test_a_killed_tuning_resumes_with_the_same_values(world, tmp_path):
@@ -191,3 +195,11 @@ def test_a_range_that_is_none_is_refused(text, tmp_path, monkeypatch):
     (tmp_path / "spo.yaml").write_text(f"algo.beta: {text}")
     with pytest.raises(UserError, match=r"algo\.beta"):
         read_space("spo")
+
+
+def test_the_expected_best_by_counting_every_draw():
+    scores = np.array([0.3, 0.1, 0.7, 0.2, 0.2])
+    draws = (itertools.combinations(scores, n) for n in range(1, 6))
+    counted = [np.mean([max(draw) for draw in of_size]) for of_size in draws]
+    assert tuning.expected_best(scores) == pytest.approx(counted)
+    assert tuning.expected_best(np.stack([scores, scores]))[1] == pytest.approx(counted)
