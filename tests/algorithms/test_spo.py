@@ -9,6 +9,7 @@ import torch
 from algorithms.base import Batch, PolicyOutput
 from algorithms.spo import (
     SPO,
+    group_soft_value,
     spo_loss,
     success_cross_entropy,
     terminal_q,
@@ -107,3 +108,21 @@ def test_the_share_of_successes_with_q_above_the_best_reward_is_a_metric():
     metrics = spo.loss(PolicyOutput(logp=logp, entropy=logp), batch)[1]
     shares = [metrics[f"spo/{name}"].item() for name in ("best", "q_above_best", "best_and_above")]
     assert shares == pytest.approx([3 / 4, 2 / 4, 1 / 4])
+
+
+@pytest.mark.parametrize(
+    ("beta", "mean", "soft"),
+    [(0.026, 0.0, 0.5), (0.1, 0.0008, 0.5), (0.3, 0.12, 0.5), (1, 0.4, 0.55)],
+)
+def test_the_share_of_the_slope_on_failures_where_the_policy_is_the_reference(beta, mean, soft):
+    """One success in eight. The mean of r - βS is far below the soft value at a small β."""
+    rewards, mask = (torch.arange(8) < 1).double(), torch.ones(8, 1, dtype=torch.bool)
+    zeros, kept = torch.zeros(8, 1, dtype=torch.float64), torch.ones(8, dtype=torch.bool)
+    values = rewards.mean().expand(8), group_soft_value(rewards, zeros[:, 0], kept, 8, beta)
+    for value, expected in zip(values, (mean, soft), strict=True):
+        logp = zeros.clone().requires_grad_(True)
+        options = {"beta": beta, "kind": "cross_entropy", "reward_high": 1.0}
+        spo_loss(logp, zeros, mask, rewards, value.expand(8), **options).backward()
+        slopes = logp.grad.abs().flatten()
+        share = float(slopes[1:].sum() / slopes.sum())
+        assert share == pytest.approx(expected, abs=0.006 if expected > 0.01 else 5e-5)
