@@ -14,6 +14,7 @@ from tests.algorithms.batches import gradient, raw
 OPTIONS = {
     "spo": [
         {"q0": "monte_carlo"},
+        {"q0": "group_soft"},
         {"q0": "monte_carlo", "exponent": "q"},
         *({"loss": kind} for kind in get_args(LossKind) if kind != "cross_entropy"),
     ],

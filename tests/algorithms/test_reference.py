@@ -30,6 +30,7 @@ GROUPS = {"pf_ppo": COPIES}  # it takes one accepted and one rejected response o
 # The slopes of these cases are bounded or weighed by rank: no multiple of log π/π_ref.
 BOUNDED = {"rso", "rso samples=2", "lipo"}
 BOUNDED |= {"spo", "spo q0=monte_carlo", "spo q0=monte_carlo exponent=q"}  # cross-entropy
+BOUNDED |= {"spo q0=group_soft"}
 # These have a step without a cause in rewards or reference, each by its own rule.
 MOVED = {
     "lipo": "ranks a group's equal rewards by tie breakers",
