@@ -126,7 +126,9 @@ def objectives() -> dict[str, Objective]:
 
 # The weight of a prompt by its success rate
 
-BY_RATE = {  # objectives whose advantage is a weight times r − p where π = μ = π_ref
+BY_RATE: dict[
+    str, dict[str, Any]
+] = {  # objectives whose advantage is a weight times r − p where π = μ = π_ref
     "rloo": {"kl_coef": 0.0},
     "grpo": {"kl_coef": 0.0},
     "maxrl": {},

@@ -83,8 +83,9 @@ def test_the_page_is_whole_and_needs_nothing_else(six_runs):
     page = Page((six_runs[0] / "report.html").read_text())
     assert page.open == page.outside == []
     # Two of the headline; reward, pass@1, pass@10 and diversity on four axes, less the reward
-    # against the KL; one of pass@k; reward, loss and KL at each step on four axes.
-    assert len(page.panels) == 2 + 4 * 4 + 3 + 1 + 3 * 4
+    # against the KL, and two over pass@1; one of pass@k; reward, loss and KL at each step on four
+    # axes.
+    assert len(page.panels) == 2 + 4 * 4 + 3 + 2 + 1 + 3 * 4
 
 
 def test_text_of_run_folders_is_escaped_and_control_characters_do_nothing(six_runs):
