@@ -308,7 +308,7 @@ def show(report: Report, skipped: Mapping[str, int], console: Console) -> None:
     earning = [one for one in report.qualities.values() if one.earned_by]
     earned = [f"{one.name}: {one.earned_by}{_MARKED * one.needs_checker}" for one in earning]
     lists = {
-        "problems that accept a cheap program": sorted(earned),
+        f"problems that accept a cheap program, of {len(report.qualities)}": sorted(earned),
         "rows skipped": [f"{reason}: {count}" for reason, count in sorted(skipped.items())],
         "not as the data set says": report.disagreements,
     }
