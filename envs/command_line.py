@@ -134,6 +134,8 @@ def _message(error: Mapping[str, Any], prefix: str) -> str:
     if kind == "value_error" and isinstance(value, Mapping):  # about several keys, which it names
         return str(context["error"])
     allowed = str(context.get("error", re.sub("^(Input|String)", "it", error["msg"])))
+    if kind == "list_type":
+        allowed = "it should be a list, such as [1,2]"
     if kind == "dataclass_type":
         allowed = f"it has keys of its own, {path}.KEY=VALUE"
     if kind == "string_type" and isinstance(value, bool | int | float):

@@ -6,6 +6,7 @@ parts are fitted to published times of verl. Prints a table of docs/results/scal
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import numpy as np
 import simpy
 
 from analysis.rendering import markdown_table
+from envs.command_line import take_no_arguments
 
 Events = Generator[simpy.Event, Any, Any]
 
@@ -222,4 +224,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    take_no_arguments(__doc__, sys.argv[1:])
     main()

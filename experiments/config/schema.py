@@ -6,11 +6,19 @@ key, a value out of range or a wrong combination ends in one line before anythin
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from omegaconf import OmegaConf
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 
 from algorithms.tensors import CORRECTION_BOUNDS, Correction
 from envs.judge.judge import JudgeConfig
@@ -23,8 +31,13 @@ PREFETCHED_BATCHES = 16
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-# one folder inside output_dir
-FolderName = Annotated[str, Field(pattern=r"^[^/. \x00-\x1f][^/\x00-\x1f]*$")]
+def _folder_name(value: str) -> str:
+    if not re.fullmatch(r"[^/. \x00-\x1f][^/\x00-\x1f]*", value):
+        raise ValueError("it should name one folder inside output_dir, such as first-try")
+    return value
+
+
+FolderName = Annotated[str, AfterValidator(_folder_name)]
 DeviceName = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 
 
