@@ -5,6 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "assets").rglob("*.md")]
+ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)]*)\)")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -14,3 +15,17 @@ def test_every_link_of_a_page_leads_to_a_file_of_the_repository():
     assert len(PAGES) > 10 and len(own) > 40
     lost = [f"{page.name}: {link}" for page, link in own if not (page.parent / link).exists()]
     assert lost == []
+
+
+def headings(page):
+    """The anchors that GitHub gives a page's headings."""
+    found = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def test_every_anchor_of_a_link_is_a_heading():
+    links = [(page, *link) for page in PAGES for link in ANCHOR.findall(page.read_text("utf-8"))]
+    own = [(page, page.parent / link if link else page, to) for page, link, to in links]
+    own = [(page, at, to) for page, at, to in own if at.suffix == ".md" and at.exists()]
+    assert len(own) > 20
+    assert [f"{page.name}: {at.name}#{to}" for page, at, to in own if to not in headings(at)] == []
