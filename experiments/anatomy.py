@@ -135,6 +135,8 @@ BY_RATE: dict[
     "spo": {"q0": "group_soft", "slope_width": 1e-9, "slope_bound": 1e9, "beta": 0.02},
 }
 RATE_GROUP = 40
+NEIGHBOURS = ("spo group_soft", "spo monte_carlo", "spo", "raft", "maxrl", "w_reinforce", "nsr")
+NEIGHBOURS += ("rloo", "grpo kl=0", "ppo kl=0", "oapl", "vespo", "sapo", "maxk", "qrpo")
 
 
 def prompt_weight(name: str, rate: float) -> float:
@@ -380,6 +382,12 @@ def sections(found: pd.DataFrame, facts: Sequence[Sequence[str]], overrides: str
     least = np.where(np.isnan(stacked := np.stack([*tables.values()])), np.inf, stacked).min(0)
     lines.append(f"- all situations, at least {SAME}: {classes(least, names, SAME)}")
     yield "\n".join(lines)
+    yield "## Neighbours of SPO\n\nCosines, by situation. All others are in the CSV file."
+    for situation in (*fresh, f"{next(iter(STAGES))}, stale"):
+        shown = [name for name in NEIGHBOURS if name in names]
+        if situation in by and len(shown) > 1:
+            part = by[situation].loc[shown, [f"cos {name}" for name in shown]]
+            yield f"{situation}:\n\n{_table(part.set_axis(shown, axis=1))}"
     yield (
         "## Norm and weight\n\nOn failures: share of Σ_t |∂L/∂log π(a_t)| on rejected responses of "
         "the policy's own. Between batches: cosine of an objective's gradients on two batches."
@@ -394,11 +402,15 @@ def sections(found: pd.DataFrame, facts: Sequence[Sequence[str]], overrides: str
     columns = {f"norm: {s}": by[s][norms].mean(axis=1) for s in fresh}
     columns |= {f"on failures: {s}": part["rejected"] for s, part in by.items()}
     columns[f"between batches: {fresh[0]}"] = by[fresh[0]]["between batches"]
+    yield _table(pd.DataFrame(columns))
+
+
+def _table(columns: pd.DataFrame) -> str:
     rows = [
         [str(name), *("–" if math.isnan(x) else f"{x:.3g}".replace("-", "−") for x in values)]
-        for name, *values in pd.DataFrame(columns).itertuples()
+        for name, *values in columns.itertuples()
     ]
-    yield markdown_table(["objective", *columns], rows)
+    return markdown_table(["objective", *map(str, columns)], rows)
 
 
 if __name__ == "__main__":
