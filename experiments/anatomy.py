@@ -135,8 +135,10 @@ BY_RATE: dict[
     "spo": {"q0": "group_soft", "slope_width": 1e-9, "slope_bound": 1e9, "beta": 0.02},
 }
 RATE_GROUP = 40
-NEIGHBOURS = ("spo group_soft", "spo monte_carlo", "spo", "raft", "maxrl", "w_reinforce", "nsr")
-NEIGHBOURS += ("rloo", "grpo kl=0", "ppo kl=0", "oapl", "vespo", "sapo", "maxk", "qrpo")
+NEIGHBOURS = (
+    *("spo group_soft", "spo monte_carlo", "spo", "raft", "maxrl", "w_reinforce", "nsr", "rloo"),
+    *("grpo kl=0", "ppo kl=0", "oapl", "vespo", "sapo", "maxk", "qrpo"),
+)
 
 
 def prompt_weight(name: str, rate: float) -> float:
