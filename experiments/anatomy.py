@@ -126,9 +126,8 @@ def objectives() -> dict[str, Objective]:
 
 # The weight of a prompt by its success rate
 
-BY_RATE: dict[
-    str, dict[str, Any]
-] = {  # objectives whose advantage is a weight times r − p where π = μ = π_ref
+# objectives whose advantage is a weight times r − p where π = μ = π_ref
+BY_RATE: dict[str, dict[str, Any]] = {
     "rloo": {"kl_coef": 0.0},
     "grpo": {"kl_coef": 0.0},
     "maxrl": {},
