@@ -15,6 +15,7 @@ arm spends to get there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -43,7 +44,7 @@ def front_differences(
         pairs = (_difference(a, b, metric, tuple(ks)) for a, b in combinations(models, 2))
         family = [pair for pair in pairs if pair is not None]
         for pair, p in zip(family, holm(p_values(family)), strict=True):
-            found.append(PairedDifference(**{**vars(pair), "adjusted_p": p}))
+            found.append(replace(pair, adjusted_p=p))
     return found
 
 

@@ -222,7 +222,8 @@ class InitialValues:
         by_name = dict(zip(prompts, reference_rewards, strict=True))
         names = [sample.prompt.problem.name for sample in samples]
         if self.kind == "quantile":
-            pairs = zip(names, batch.rewards.tolist(), strict=True)
+            # not the batch's rewards: in float32 a tie with a reference's 0.7 would be lost
+            pairs = zip(names, (s.reward for s in samples if s.reward is not None), strict=True)
             rows = [float((by_name[name] <= reward).double().mean()) for name, reward in pairs]
         else:
             values: dict[str, float] = {}

@@ -27,7 +27,7 @@ DIGESTS = "digests.json"
 SOURCES = "algorithms/*.py envs/**/*.py envs/**/*.yaml experiments/**/*.py conf/prompt/*.jinja"
 DECISIVE = ("torch", "transformers", "tokenizers", "numpy", "peft", "vllm", "ray")
 GIT_S = 10.0
-SAMPLED = 2**24  # bytes of an input file that its digest is of, beside the size
+SAMPLED = 2**20  # bytes of an input file that its digest is of, beside the size
 
 COMMAND_VARIABLE = "SPO_BENCH_COMMAND"  # tells the processes that this one starts
 HIDDEN = "***"

@@ -85,7 +85,9 @@ def main(arguments: list[str]) -> int:
             if name.startswith(only) or needed(name, only)
         }
         if not wanted:
-            raise SystemExit(f"only={','.join(only)}: no part begins so; see --help of this file")
+            raise SystemExit(
+                f"only={','.join(only)}: no part begins so: runs.NAME, objectives, data, …"
+            )
         # two at a time, for two cores: the runs, each a process of its own, beside the rest
         runs = [name for name in wanted if name.startswith("runs.")]
         rest = [name for name in wanted if name not in runs]

@@ -82,6 +82,16 @@ def test_responses_are_weighted_by_reference_over_rollout_policy():
     assert values.compute(samples([0.0]), batch([0.0], [0.0])).item() == pytest.approx(expected)
 
 
+def test_a_reward_that_float32_rounds_down_still_ties_with_the_references():
+    class Shaped(FixedRewards):
+        def rewards_of(self, prompts):
+            return [torch.tensor([0.7, 0.7, 1.0, 1.0], dtype=torch.float64)] * len(prompts)
+
+    values = InitialValues(Shaped(), algorithms.make("qrpo"))
+    assert torch.tensor(0.7).item() < 0.7
+    assert values.compute(samples([0.7]), batch([0.7], [0.0])).tolist() == [0.5]
+
+
 def test_a_quantile_is_the_share_of_reference_rewards_that_are_no_better():
     values = InitialValues(FixedRewards(), algorithms.make("qrpo"))
     rewards = [1.0, 0.0, 0.5, -1.0]
