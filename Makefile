@@ -7,7 +7,7 @@ VLLM_VENV := .venv-vllm
 VLLM_RUN := $(VLLM_VENV)/bin/python
 VLLM_READY := $(VLLM_VENV)/.ready
 ARGS ?=
-STUDY ?= mini
+STUDY ?= front
 RUNS ?= outputs
 OUT ?= reports/latest
 size ?= 1m
@@ -48,7 +48,7 @@ run-real: $(READY) ## a real model on real problems: SmolLM2-135M, supervised tr
 study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (STUDY=NAME: another of conf/study; ARGS=plan=true: the runs)
 	$(PY) -m experiments.study study=$(STUDY) $(ARGS)
 
-tune: $(READY) ## hyperparameters of a study's arms, by docs/reference/protocol.md (STUDY=mini)
+tune: $(READY) ## hyperparameters of a study's arms, by docs/reference/protocol.md (STUDY=front)
 	$(PY) -m experiments.tune study=$(STUDY) $(ARGS)
 
 anatomy: $(READY) ## docs/results/anatomy.md: gradients of all objectives on the same batches (ARGS="only=spo,raft out=FILE")

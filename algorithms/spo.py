@@ -13,10 +13,10 @@ learnt. loss=cross_entropy reads exp((Q − r_max)/β) as a probability, so it n
 q0=monte_carlo (the paper's, from responses of the reference) or group_soft (from the group, by its
 writer's log-probs; it can follow a reference that moves). Where π_θ = π_ref, failures then have
 half of the slope at any small β. With binary rewards and β below 0.2, β nearly cancels: the target
-of a failure, e^{−1/β}, is 0. q0=group, the mean of r − βS, is no soft value: with the cross-entropy
-at a small β, our default so far, a failure has next to no slope until its prompt is nearly solved,
-and what is left is maximum likelihood of the run's own accepted responses. With loss=squared it
-starts as RLOO. docs/guide/algorithms.md has the shares where π_θ = π_ref.
+of a failure, e^{−1/β}, is 0. q0=group, the mean of r − βS, is the value of the squared loss, which
+starts with it as RLOO, and no soft value. The cross-entropy refuses it: at a small β failures would
+have next to no slope, and what is left is maximum likelihood of the run's own accepted responses.
+docs/guide/algorithms.md has the shares where π_θ = π_ref.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class SPOConfig(Options):
     q0_samples: PositiveInt
 
     def __post_init__(self) -> None:
+        if self.loss == "cross_entropy" and self.q0 == "group":
+            raise ValueError(
+                "q0=group with loss=cross_entropy: the mean of r − βS is no soft value, so "
+                "failures would hardly count; use q0=group_soft or q0=monte_carlo, or loss=squared"
+            )
         if self.exponent == "q" and self.loss != "cross_entropy":
             raise ValueError(
                 f"exponent=q with loss={self.loss}: only cross_entropy has a probability of "

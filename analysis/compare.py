@@ -1,6 +1,6 @@
 """Compare two groups of runs: their paired differences, with intervals.
 
-    python -m analysis.compare study=outputs/study-mini a=spo b=ppo
+    python -m analysis.compare study=outputs/study-front a=spo b=ppo
     python -m analysis.compare a='outputs/x/spo-*' b='outputs/x/ppo-*'
 
 The numbers of a pair depend on what else is compared: the spread over seeds is moderated over all

@@ -2,7 +2,7 @@
 
     python -m analysis.results                     check all pages and quotes (`make check-results`)
     python -m analysis.results write=true          write tables of pages and the leaderboard again
-    python -m analysis.results pack=outputs/study-mini study=conf/study/mini.yaml
+    python -m analysis.results pack=outputs/study-front study=conf/study/front.yaml
 
 A packed study, docs/results/study-NAME/ (analysis/runs.py), has counts from which everything on
 its page follows. A table of a page, and a number in any sentence, is named in a comment that
@@ -13,7 +13,7 @@ readers do not see:
     <!-- claims -->                  what became of each claim
     ends at .473<!--= sft; pass@1 -->, .108 [.056, .159]<!--= spo - sft; pass@10; unsigned --> above
 
-On another page than the study's own, a name begins with the study: <!--= mini; sft; pass@1 -->.
+On another page than the study's own, a name begins with the study: <!--= front; sft; pass@1 -->.
 Columns: those of table.csv and costs.csv; metrics of turns.csv; `area`; `METRIC at AXIS` (equal
 budget); `A of METRIC over AXIS` (curve_fits.csv); `COLUMN in second half` (of the steps, of
 metrics.parquet); of differences also `time` and `memory`. Forms: `interval` and `letters` of an

@@ -102,12 +102,11 @@ def objectives() -> dict[str, Objective]:
     for beta in (0.03, 0.3, 0.5, 1.0):
         found[f"spo β={beta:g}"] = Objective("spo", {"beta": beta})
     for beta in (0.03, 0.1, 0.5, 1.0):
-        found[f"spo squared β={beta:g}"] = Objective("spo", {"beta": beta, "loss": "squared"})
+        squared = {"beta": beta, "loss": "squared", "q0": "group"}
+        found[f"spo squared β={beta:g}"] = Objective("spo", squared)
     return found | {
-        "spo advantage": Objective("spo", {"loss": "advantage"}),
-        "spo group_soft": Objective("spo", {"q0": "group_soft"}),
-        "spo group_soft β=0.5": Objective("spo", {"q0": "group_soft", "beta": 0.5}),
-        "spo squared group_soft": Objective("spo", {"q0": "group_soft", "loss": "squared"}),
+        "spo advantage": Objective("spo", {"loss": "advantage", "q0": "group"}),
+        "spo squared group_soft": Objective("spo", {"loss": "squared"}),
         "spo monte_carlo": Objective("spo", {"q0": "monte_carlo"}),
         "spo squared monte_carlo": Objective("spo", {"q0": "monte_carlo", "loss": "squared"}),
         "spo half-online": Objective("spo", data="mixed"),
@@ -131,11 +130,11 @@ BY_RATE: dict[str, dict[str, Any]] = {
     "rloo": {"kl_coef": 0.0},
     "grpo": {"kl_coef": 0.0},
     "maxrl": {},
-    "spo": {"q0": "group_soft", "slope_width": 1e-9, "slope_bound": 1e9, "beta": 0.02},
+    "spo": {"slope_width": 1e-9, "slope_bound": 1e9, "beta": 0.02},
 }
 RATE_GROUP = 40
 NEIGHBOURS = (
-    *("spo group_soft", "spo monte_carlo", "spo", "raft", "maxrl", "w_reinforce", "nsr", "rloo"),
+    *("spo", "spo monte_carlo", "spo squared β=0.1", "raft", "maxrl", "w_reinforce", "nsr", "rloo"),
     *("grpo kl=0", "ppo kl=0", "oapl", "vespo", "sapo", "maxk", "qrpo"),
 )
 

@@ -1,6 +1,6 @@
 """Run a study: every arm on every seed, then the report.
 
-    python -m experiments.study study=mini [jobs=N] [seeds=0,1] [arms=A,B] [KEY=VALUE ...]
+    python -m experiments.study study=front [jobs=N] [seeds=0,1] [arms=A,B] [KEY=VALUE ...]
 
 A study is a YAML file in conf/study. Each arm is a list of overrides, as on run.py's command line;
 KEY=VALUE overrides a key of every run. The same command again keeps finished runs and resumes
@@ -257,7 +257,7 @@ def _config(study: Study, name: str, more: Sequence[str]) -> tuple[tuple[str, ..
 class Options:
     """The command's own keys."""
 
-    study: str = "mini"  # a file of conf/study, or FILE.yaml
+    study: str = "front"  # a file of conf/study, or FILE.yaml
     # parallel runs; by default, and with auto, one for each GPU, or without one for each core
     jobs: Workers = field(default_factory=default_workers)
     seeds: str | None = None  # only these of the study's seeds, with commas between them

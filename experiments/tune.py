@@ -1,6 +1,6 @@
 """Tune all arms of a study by one protocol: docs/reference/protocol.md.
 
-    python -m experiments.tune study=mini [trials=24] [arms=A,B] [jobs=N] [KEY=VALUE ...]
+    python -m experiments.tune study=front [trials=24] [arms=A,B] [jobs=N] [KEY=VALUE ...]
 
 Each arm gets the same number of trials, steps and tuned keys. A trial is a run on the tune split
 with values that Optuna proposes; KEY=VALUE overrides a key of every trial. The best trials run
@@ -55,7 +55,7 @@ Values = dict[str, Any]
 class Options:
     """The command's own keys."""
 
-    study: str = "mini"  # a file of conf/study, or FILE.yaml; its `tuning` sets a trial's length
+    study: str = "front"  # a file of conf/study, or FILE.yaml; its `tuning` sets a trial's length
     trials: PositiveInt = 24  # of each arm
     arms: str | None = None  # only these; by default all that have values of their own
     # parallel runs; by default, and with auto, one for each GPU, or without one for each core

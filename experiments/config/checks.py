@@ -215,7 +215,8 @@ def _of_objective(c: RunConfig, needs: Needs) -> Iterator[Fault]:
     yield (
         needs.initial_value != "none" and c.task.turns > 1 and c.task.feedback == "foreign",
         f"task.feedback=foreign {under}: a response of the reference would depend on the prompts "
-        "that are generated with it; use task.feedback=tests or withheld (SPO: or algo.q0=group)",
+        "that are generated with it; use task.feedback=tests or withheld (SPO: or "
+        "algo.q0=group_soft)",
     )
     yield (
         t.correction != "none" and needs.behaviour != "ratio",
@@ -245,7 +246,7 @@ def _of_reference(c: RunConfig, needs: Needs) -> Iterator[Fault]:
     yield (
         needs.initial_value != "none",
         f"{setting}: its initial values come from responses of the initial model; use "
-        "train.reference_every=null, or SPO's algo.q0=group",
+        "train.reference_every=null, or SPO's algo.q0=group_soft",
     )
     yield (
         "reference" in needs.copies,

@@ -16,7 +16,7 @@ REFUSED = [  # the command line; what the message names besides
     ("algo=rloo train.lag=2", "algo.max_lag=2"),
     ("algo=rloo train.epochs=2", "algo.max_lag=1"),
     ("algo=rloo train.replay_share=0.5", "algo.max_lag=200"),
-    ("train.reference_every=5 algo=spo algo.q0=monte_carlo", "algo.q0=group"),
+    ("train.reference_every=5 algo=spo algo.q0=monte_carlo", "algo.q0=group_soft"),
     ("train.reference_every=5 algo=astar_po", "train.reference_every=null"),
     ("train.reference_every=5 algo=grpo algo.kl_coef=0", "train.reference_every=null"),
     ("train.reference_every=5 algo=remix train.replay_share=0.5", "algo.reincarnate_at"),

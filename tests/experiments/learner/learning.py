@@ -16,7 +16,7 @@ from experiments.sample import Origin, PromptedProblem, Sample
 from tests.compose import options_of, train_config
 
 ALGORITHMS = {
-    "spo": SPO(options_of("spo", q0="group"), 1.0),
+    "spo": SPO(options_of("spo", q0="group", loss="squared"), 1.0),
     "ppo-separate": PPO(options_of("ppo"), 1.0),
     "ppo-shared": PPO(options_of("ppo", critic="shared", entropy_coef=0.01), 1.0),
     "ppo-ewma": algorithms.make("ppo_ewma"),

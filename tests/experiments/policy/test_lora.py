@@ -21,7 +21,9 @@ LORA = model_config(adapter="lora", adapter_rank=4)
 
 
 def learner_of(model, name="spo", seed=0, **options):
-    made = algorithms.make(name, learning_rate=1e-2, **{"q0": "group"} if name == "spo" else {})
+    made = algorithms.make(
+        name, learning_rate=1e-2, **{"q0": "group", "loss": "squared"} if name == "spo" else {}
+    )
     policy = lora.adapted(Policy(model), LORA, seed)
     return Learner(policy, 0, made, train_config(warmup_steps=0, **options), 10, Ledger())
 

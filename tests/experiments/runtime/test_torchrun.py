@@ -43,7 +43,11 @@ from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, sampl
 CASES = {  # name → (algorithm, its options, training options)
     "spo-monte-carlo": ("spo", {"q0": "monte_carlo"}, {"micro_batch": 5}),
     "spo-online": ("spo", {"q0": "online"}, {"truncation": "mask"}),
-    "spo-offline": ("spo", {"q0": "group"}, {"micro_tokens": 40, "reference_every": 1}),
+    "spo-offline": (
+        "spo",
+        {"q0": "group", "loss": "squared"},
+        {"micro_tokens": 40, "reference_every": 1},
+    ),
     "ppo-shared": ("ppo", {"critic": "shared", "entropy_coef": 0.01}, {"micro_batch": 3}),
     "ppo-checkpointed": ("ppo", {}, {"micro_batch": 5, "epochs": 2, "clip_quantile": 0.5}),
     "grpo": ("grpo", {}, {"correction": "truncated"}),
