@@ -16,8 +16,9 @@ readers do not see:
 On another page than the study's own, a name begins with the study: <!--= front; sft; pass@1 -->.
 Columns: those of table.csv and costs.csv; metrics of turns.csv; `area`; `METRIC at AXIS` (equal
 budget); `A of METRIC over AXIS` (curve_fits.csv); `COLUMN in second half` (of the steps, of
-metrics.parquet); of differences also `time` and `memory`. Forms: `interval` and `letters` of an
-arm, `range` over seeds of a second half, `mean` and `unsigned` of a difference.
+metrics.parquet); `spread of pass@K` over seeds; of differences also `time` and `memory`. Forms:
+`interval` and `letters` of an arm, `range` over seeds of a second half, `mean`, `unsigned` and
+`verdict` of a difference (is it above 0?).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import isnan, nan
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import jinja2
@@ -41,7 +42,8 @@ import yaml
 from analysis import runs
 from analysis.budgets import TRAINING_METRICS, curve_score
 from analysis.experiment import read_experiment
-from analysis.metrics import AT_EQUAL, is_counted
+from analysis.intervals import smallest_difference
+from analysis.metrics import AT_EQUAL, is_counted, scores_by_step
 from analysis.rendering import markdown_table
 from analysis.runs import Run, RunError
 from analysis.tables import experiment_tables
@@ -119,6 +121,12 @@ class Results:
             (labels[row["label"]], row["metric"]): str(row["letters"])
             for row in tables["letters"].to_dict("records")
         }
+        self.detectable = {  # by most such studies
+            (frozenset((labels.get(pair.a), labels.get(pair.b))), pair.metric): float(
+                smallest_difference(pair.estimate)
+            )
+            for pair in experiment.pairs
+        }
         self.answers = {  # of the named pairs, corrected: above, below, not decided, …
             (
                 labels.get(one.pair.a),
@@ -137,6 +145,10 @@ class Results:
         if column == "area":
             scores = [curve_score(run) for run in self.runs(row)]
             return Cell(fmean(scores)) if scores and not any(map(isnan, scores)) else None
+        if column.startswith("spread of "):
+            name, ks = column.removeprefix("spread of "), (1, int(column.rpartition("@")[2]))
+            ends = [scores_by_step(run, ks)[name].measured()[-1] for run in self.runs(row)]
+            return Cell(stdev(map(float, map(np.nanmean, ends)))) if len(ends) > 1 else None
         if column.endswith(" in second half"):
             means = self._second_halves(row, column.removesuffix(" in second half"))
             return Cell(fmean(means)) if means else None
@@ -149,7 +161,9 @@ class Results:
         if form == "letters" and (letters := self.letters.get((row, column))):
             return letters
         cell = self.cell(row, column)
-        if cell is None or form in ("range", "letters"):
+        if form == "verdict" and " - " in row:
+            return self._verdict(*row.split(" - "), column)
+        if cell is None or form in ("range", "letters", "verdict"):
             raise ValueError(f"{row} has no {column} {form}".strip())
         if " - " in row:
             return cell.text(form != "mean", "" if form == "unsigned" else "+")
@@ -189,7 +203,8 @@ class Results:
         """The table of a block."""
         if kind == "claims":
             return markdown_table(
-                ["claim", "difference", ""], [self._claim(c) for c in self.study["claims"]]
+                ["claim", "difference", "would have been seen", ""],
+                [self._claim(c) for c in self.study["claims"]],
             )
         if kind == "differences":
             pairs = self.study.get("gains", [])
@@ -213,17 +228,27 @@ class Results:
         """A claim, the difference, and by its interval: held, not held or not decided."""
         a, b, margin = claim["a"], claim["b"], claim.get("margin") or 0.0
         metric = claim["metric"] + (AT_EQUAL if claim.get("at_equal") else "")
+        cell, seen = (
+            self.cell(f"{a} - {b}", metric),
+            self.detectable.get((frozenset((a, b)), metric), nan),
+        )
+        text = f"{metric}: {cell.text(sign='+')}" if cell else metric
+        unit = f" {LESS[metric]}" if metric in LESS else ""
+        verdict = self._verdict(a, b, metric, margin)
+        return [claim["says"], f"{text}{unit}", _number(seen, 3), f"**{verdict}**"]
+
+    def _verdict(self, a: str, b: str, metric: str, margin: float = 0.0) -> str:
+        """Is a - b above -margin? By the interval: held, not held or not decided."""
         cell = self.cell(f"{a} - {b}", metric)
         if cell is None or isnan(cell.low):
-            return [claim["says"], metric, "not decided"]
+            return "not decided"
         low, high = (-cell.high, -cell.low) if metric in LESS else (cell.low, cell.high)
         verdict = "not held" if high < -margin else "not decided"
         if low > -margin or (margin and low == -margin):
             verdict = "held"
             if self.answers.get((a, b, metric, margin)) == "above":
                 verdict = "held after correction"
-        unit = f" {LESS[metric]}" if metric in LESS else ""
-        return [claim["says"], f"{metric}: {cell.text(sign='+')}{unit}", f"**{verdict}**"]
+        return verdict
 
 
 def _cells(

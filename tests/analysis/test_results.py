@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from statistics import stdev
 
 import pandas as pd
 import pytest
@@ -140,6 +141,20 @@ def test_each_quote_is_held_to_its_cell(repository, capsys):
     assert main([f"root={repository}"]) == 1
     out = capsys.readouterr().out
     assert [f"README.md:{line}:" in out for line in range(1, 5)] == [True] * 4
+
+
+def test_a_verdict_is_the_intervals_and_a_spread_is_over_seeds(repository):
+    results = Results(pack(repository))
+    pair, back = "spo-x_1.5 - ppo", "ppo - spo-x_1.5"
+    assert results.quote(pair, "pass@1", "verdict").startswith("held")
+    assert results.cell(pair, "pass@1").low > 0 and results.cell(pair, "memory").low > 0
+    assert results.quote(pair, "memory", "verdict") == "not held"  # less is better
+    assert results.detectable[frozenset(back.split(" - ")), "pass@1"] > 0
+    ends = []
+    for run in results.runs("ppo"):
+        last = run.evals[run.evals["step"] == run.evals["step"].max()]
+        ends.append(float((last["verdict"] == "ACCEPTED").mean()))
+    assert results.cell("ppo", "spread of pass@1").mean == pytest.approx(stdev(ends))
 
 
 def test_changed_counts_and_claims_beyond_them_are_refused(repository, capsys):
