@@ -13,7 +13,10 @@ at most 5 % have any pair that differs by the margin called equal.
 
 **Contrasts**, the pairs of `gains` and `claims` of a study, are tested first and alone. Few
 questions named ahead need a smaller correction than all pairs. In each metric, Holm's correction
-contrasts on this metric, whatever all pairs say; letters and tiers stay those of all pairs.
+is over the contrasts on this metric, whatever all pairs say; letters and tiers stay those of all
+pairs. A contrast of two differences, (a - b) - (c - d), is an **interaction**: is the effect of old
+data larger for one algorithm than for another? Each seed has a value on each problem, so that seeds
+and problems are paired over all four groups.
 
 **A control** is compared with each other group by Dunnett's many-to-one test (Dunnett 1955, J. Am.
 Stat. Assoc. 50), step-down (Dunnett and Tamhane 1991, Stat. Med. 10). The comparisons share the
@@ -34,6 +37,7 @@ tests/analysis/test_family_wise.py checks the errors.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from string import ascii_lowercase
@@ -54,6 +58,7 @@ ANSWERS = ("above", "below", "equal", "not decided")
 DRAWS = 100_000  # an adjusted p-value of .05 has a standard error of .0007
 MOST_CORRELATION = 0.5
 NOT_LENT = 0.5
+DIFFERENCE = re.compile(r"\((.+) - (.+)\)")  # a side of an interaction
 
 
 @dataclass(frozen=True)
@@ -123,9 +128,7 @@ def paired_differences(
 def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDifference]:
     """Return every two groups once; each is compared with all later ones in one array operation."""
     labels = [group.label for group in groups]
-    values, weights = align_grids([group.grids.get(metric) for group in groups])
-    own, own_freedom = intervals.seed_spread(intervals.seed_means(values, weights).means)
-    variances, freedom = intervals.moderate(own, own_freedom)
+    values, weights, own, variances, freedom = _moderated(groups, metric)
     lowered = np.nan_to_num(np.maximum(own - variances, 0.0)).tolist()
     bound, differences = metric_bounds(metric)[1], []
     for i, label in enumerate(labels[:-1]):
@@ -162,6 +165,52 @@ def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDiffere
                 )
             )
     return differences
+
+
+def _moderated(groups: Sequence[ScoredGroup], metric: str) -> tuple[np.ndarray, ...]:
+    """Return aligned values and weights; variances over seeds, the same moderated, and freedom."""
+    values, weights = align_grids([group.grids.get(metric) for group in groups])
+    own, own_freedom = intervals.seed_spread(intervals.seed_means(values, weights).means)
+    return values, weights, own, *intervals.moderate(own, own_freedom)
+
+
+def interactions(
+    groups: Sequence[ScoredGroup], contrasts: Sequence[Contrast]
+) -> list[PairedDifference]:
+    """Return the contrasts between two differences, `(a - b)` and `(c - d)`, of these groups.
+
+    One whose metric or group is missing is left out. `improvement` is NaN.
+    """
+    found = []
+    for contrast in contrasts:
+        metric = contrast.metric or ""
+        place = {group.label: i for i, group in enumerate(groups) if metric in group.grids}
+        sides = [DIFFERENCE.fullmatch(side) for side in (contrast.a, contrast.b)]
+        names = [name for side in sides if side for name in side.groups()]
+        if len(names) != 4 or not set(names) <= set(place):
+            continue
+        arms = [place[name] for name in names]
+        values, weights, _, variances, freedom = _moderated(groups, metric)
+        common = np.all(weights[arms] > 0, axis=0)
+        a, b, c, d = (intervals.seed_means(values[i], weights[i] * common) for i in arms)
+        estimate = intervals.moderated_difference(
+            intervals.estimate((a - b) - (c - d)), *((variances[i], freedom[i]) for i in arms)
+        )
+        mean, seeds = float(estimate.mean), int(common.any(axis=1).sum())
+        half = float(estimate.half_width()) if seeds > 1 else NAN
+        found.append(
+            PairedDifference(
+                a=contrast.a,
+                b=contrast.b,
+                metric=metric,
+                difference=intervals.Interval(mean, mean - half, mean + half),
+                improvement=NAN,
+                seeds=seeds,
+                problems=int(common.any(axis=0).sum()),
+                estimate=estimate,
+            )
+        )
+    return found
 
 
 def p_values(differences: Sequence[PairedDifference]) -> list[float]:

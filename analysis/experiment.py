@@ -56,7 +56,8 @@ class Experiment:
         pairs = comparisons.paired_differences(self.trained, metrics)
         pairs += front_differences(self.trained, self.ks)
         pairs = comparisons.with_contrasts(
-            pairs, comparisons.contrast_tests(pairs, self.named_contrasts)
+            pairs,
+            comparisons.contrast_tests([*pairs, *self.interactions], self.named_contrasts),
         )
         return comparisons.with_equality(pairs, self.plan.margin)
 
@@ -68,7 +69,12 @@ class Experiment:
     @cached_property
     def contrasts(self) -> list[comparisons.ContrastTest]:
         """The contrasts named before the runs, in every metric."""
-        return comparisons.contrast_tests(self.pairs, self.named_contrasts)
+        return comparisons.contrast_tests([*self.pairs, *self.interactions], self.named_contrasts)
+
+    @cached_property
+    def interactions(self) -> list[comparisons.PairedDifference]:
+        """The differences of two differences among the contrasts."""
+        return comparisons.interactions(self.trained, self.named_contrasts)
 
     @cached_property
     def fits(self) -> list[CurveFit]:

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -307,19 +308,21 @@ def seed_spread(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 Spread = tuple[Numbers, Numbers]  # variance over seeds, and its degrees of freedom
 
 
-def moderated_difference(raw: Estimate, one: Spread, other: Spread) -> Estimate:
-    """Return the estimate of one - other with the moderated spread of both arms.
+def moderated_difference(raw: Estimate, *spreads: Spread) -> Estimate:
+    """Return the estimate of a difference of arms with the moderated spread of each arm.
 
     The freedom is Satterthwaite's. That equal seeds share the order of their problems is not used:
-    if it correlates the arms, the variance is too large. Without both spreads, or a second common
+    if it correlates the arms, the variance is too large. Without all spreads, or a second common
     seed, the estimate stays as it is.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        a, b = one[0] / raw.seeds, other[0] / raw.seeds
-        freedom = (a + b) ** 2 / (a**2 / one[1] + b**2 / other[1])
-    freedom = np.where(a + b > 0, freedom, np.minimum(one[1], other[1]))
-    known = ~np.isnan(a + b) & (raw.seeds > 1)
-    beyond = np.maximum(a + b - raw.residual_variance, 0.0)
+        parts = [variance / raw.seeds for variance, _ in spreads]
+        total = reduce(np.add, parts)
+        squares = [part**2 / own for part, (_, own) in zip(parts, spreads, strict=True)]
+        freedom = total**2 / reduce(np.add, squares)
+    freedom = np.where(total > 0, freedom, reduce(np.minimum, [own for _, own in spreads]))
+    known = ~np.isnan(total) & (raw.seeds > 1)
+    beyond = np.maximum(total - raw.residual_variance, 0.0)
     return replace(
         raw,
         seed_variance=np.where(known, beyond, raw.seed_variance),

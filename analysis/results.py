@@ -14,6 +14,7 @@ readers do not see:
     ends at .473<!--= sft; pass@1 -->, .108 [.056, .159]<!--= spo - sft; pass@10; unsigned --> above
 
 On another page than the study's own, a name begins with the study: <!--= front; sft; pass@1 -->.
+A difference of two differences is <!--= (a_old - a) - (b_old - b); pass@1 -->.
 Columns: those of table.csv and costs.csv; metrics of turns.csv; `area`; `METRIC at AXIS` (equal
 budget); `A of METRIC over AXIS` (curve_fits.csv); `COLUMN in second half` (of the steps, of
 metrics.parquet); `spread of pass@K` over seeds; of differences also `time` and `memory`. Forms:
@@ -39,13 +40,13 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from analysis import runs
+from analysis import comparisons, runs
 from analysis.budgets import TRAINING_METRICS, curve_score
 from analysis.experiment import read_experiment
 from analysis.intervals import smallest_difference
 from analysis.metrics import AT_EQUAL, is_counted, scores_by_step
 from analysis.rendering import markdown_table
-from analysis.runs import Run, RunError
+from analysis.runs import Contrast, Run, RunError
 from analysis.tables import experiment_tables
 from analysis.turns import counts_at, has_conversations
 from envs.command_line import parse_arguments, quiet_when_unread
@@ -122,23 +123,23 @@ class Results:
             for row in tables["letters"].to_dict("records")
         }
         self.detectable = {  # by most such studies
-            (frozenset((labels.get(pair.a), labels.get(pair.b))), pair.metric): float(
+            (frozenset(labels.get(name, name) for name in (pair.a, pair.b)), pair.metric): float(
                 smallest_difference(pair.estimate)
             )
-            for pair in experiment.pairs
+            for pair in [*experiment.pairs, *experiment.interactions]
         }
+        self.trained = experiment.trained
         self.answers = {  # of the named pairs, corrected: above, below, not decided, …
-            (
-                labels.get(one.pair.a),
-                labels.get(one.pair.b),
-                one.pair.metric,
-                one.margin,
-            ): one.answer
+            (one.pair.a, one.pair.b, one.pair.metric, one.margin): one.answer
             for one in experiment.contrasts
         }
 
     def cell(self, row: str, column: str) -> Cell | None:
         """A number of an arm, or of a difference `A - B`; None if there is none."""
+        if row.startswith("("):
+            a, b = re.findall(r"\(.+?\)", row)
+            found = comparisons.interactions(self.trained, [Contrast(a, b, column)])
+            return Cell(*found[0].difference) if found else None
         a, minus, b = row.partition(" - ")
         if minus and column in LESS:
             return self._cost_difference(a, b, column)
@@ -227,6 +228,8 @@ class Results:
     def _claim(self, claim: dict[str, Any]) -> list[str]:
         """A claim, the difference, and by its interval: held, not held or not decided."""
         a, b, margin = claim["a"], claim["b"], claim.get("margin") or 0.0
+        if over := claim.get("over"):
+            a, b = f"({a} - {b})", f"({over[0]} - {over[1]})"
         metric = claim["metric"] + (AT_EQUAL if claim.get("at_equal") else "")
         cell, seen = (
             self.cell(f"{a} - {b}", metric),

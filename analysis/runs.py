@@ -336,7 +336,10 @@ def runs_of_arms(folder: Path) -> dict[str, set[str]]:
 
 
 class Contrast(NamedTuple):
-    """A pair that a study named before its runs, on one metric or on all; a - b > -margin."""
+    """A pair that a study named before its runs, on one metric or on all; a - b > -margin.
+
+    a and b are arms, or with one metric two differences of arms: (spo_old - spo), (ppo_old - ppo).
+    """
 
     a: str
     b: str

@@ -74,7 +74,10 @@ class Tuning:
 
 @dataclass
 class Claim:
-    """A paper's claim on two arms: `a` is above `b`, or at most `margin` below."""
+    """A paper's claim on two arms: `a` is above `b`, or at most `margin` below.
+
+    With `over`, two further arms c and d: the difference a - b is above c - d.
+    """
 
     says: str
     a: str
@@ -82,6 +85,11 @@ class Claim:
     metric: str  # of differences.csv, e.g. pass@10 or pass@10 (T=1); time, memory: less is better
     margin: NonNegativeFloat | None = None  # null: `a` is above
     at_equal: Literal["pass@1"] | None = None  # on the front (analysis/front.py); null: at the end
+    over: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None  # [c, d]
+
+    @property
+    def arms(self) -> list[str]:
+        return [self.a, self.b, *(self.over or ())]
 
     @property
     def column(self) -> str:
@@ -112,11 +120,15 @@ class Study:
     @property
     def contrasts(self) -> list[dict[str, Any]]:
         """{a, b, metric, margin} of each gain, on every metric (null), and of each claim."""
-        gains = [{"a": a, "b": b, "metric": None, "margin": None} for a, b in self.gains]
-        return gains + [
-            {"a": claim.a, "b": claim.b, "metric": claim.column, "margin": claim.margin}
-            for claim in self.claims
+        gains: list[dict[str, Any]] = [
+            {"a": a, "b": b, "metric": None, "margin": None} for a, b in self.gains
         ]
+        for claim in self.claims:
+            a, b = claim.a, claim.b
+            if claim.over:
+                a, b = f"({a} - {b})", f"({claim.over[0]} - {claim.over[1]})"
+            gains.append({"a": a, "b": b, "metric": claim.column, "margin": claim.margin})
+        return gains
 
 
 class UniqueKeys(yaml.SafeLoader):
@@ -159,7 +171,7 @@ def _faults(study: Study) -> list[str]:
     arms, faults = list(study.arms), list[str]()
     pairs = [("control", [study.control])] if study.control else []
     pairs += [(f"gains: {pair}", pair) for pair in study.gains]
-    pairs += [(f"claims: {claim.says!r}", [claim.a, claim.b]) for claim in study.claims]
+    pairs += [(f"claims: {claim.says!r}", claim.arms) for claim in study.claims]
     for where, names in pairs:
         faults += [
             f"{where}: {did_you_mean(name, arms)}{name} is no arm; arms: {', '.join(arms)}"
@@ -171,6 +183,11 @@ def _faults(study: Study) -> list[str]:
         ks = [int(k) for k in re.findall(r"@([1-9]\d*)$", main)]
         if main not in (*LESS_IS_BETTER, *(metric.name for metric in reported_metrics(ks))):
             faults.append(f"claims: {claim.says!r}: there is no metric {claim.metric}")
+        if claim.over and (claim.margin is not None or claim.at_equal or main in LESS_IS_BETTER):
+            faults.append(
+                f"claims: {claim.says!r}: over compares differences of an evaluation's metric at "
+                "the end; leave out margin and at_equal, and name no metric of cost (time, memory)"
+            )
     for name, arm in study.arms.items():
         for key, parent in arm.parents.items():
             of = study.arms.get(parent)
@@ -243,7 +260,7 @@ def _config(study: Study, name: str, more: Sequence[str]) -> tuple[tuple[str, ..
     measured = [k for k in config.eval.k if k <= config.eval.samples]
     for claim in study.claims:
         k = re.search(r"@(\d+)", claim.metric)
-        if k and name in (claim.a, claim.b) and int(k[1]) not in measured and not more:
+        if k and name in claim.arms and int(k[1]) not in measured and not more:
             raise UserError(
                 f"arm {name}: the claim {claim.says!r} is on {claim.metric}; add {k[1]} to eval.k"
             )

@@ -19,6 +19,7 @@ from analysis.comparisons import (
     difference_table,
     equality_p_values,
     holm,
+    interactions,
     letter_table,
     letters,
     p_values,
@@ -299,6 +300,52 @@ def test_the_tables(pairs):
     assert list(rows["answer"]) == ["above", "above", "above"]
     assert "p_contrasts" not in difference_table(with_contrasts(pairs, []))
     assert contrast_table([]).empty
+
+
+# Interactions: a contrast of two differences.
+
+INTERACTION = Contrast("(a - b)", "(c - d)", "pass@1")
+
+
+def crossed(of_seed=0.01):
+    """Groups a to d with (a - b) - (c - d) = .1; all share the problems' difficulty."""
+    random = np.random.default_rng(3)
+    hard, noise = random.normal(0, 0.3, 60), random.normal(0, of_seed, (4, 5, 1))
+    means = zip("abcd", (0.5, 0.3, 0.6, 0.5), noise, strict=True)
+    return [group(label, mean + hard + own, range(5)) for label, mean, own in means]
+
+
+def test_an_interaction_is_the_difference_of_two_differences_by_seed_and_problem():
+    (found,) = interactions(crossed(of_seed=0.0), [Contrast("a", "b"), INTERACTION])
+    assert found.difference == pytest.approx((0.1, 0.1, 0.1))
+    assert (found.seeds, found.problems) == (5, 60)
+    others = [INTERACTION._replace(metric="pass@10"), Contrast("(a - b)", "c", "pass@1")]
+    assert interactions(crossed()[:3], [INTERACTION]) == interactions(crossed(), others) == []
+
+
+def test_an_interaction_has_the_spread_of_four_groups_and_not_that_of_problems():
+    groups = crossed()
+    (found,) = interactions(groups, [INTERACTION])
+    scores = {one.label: one.grids["pass@1"].values.mean(axis=1) for one in groups}
+    mean = scores["a"] - scores["b"] - scores["c"] + scores["d"]
+    assert found.difference.mean == pytest.approx(mean.mean())
+    of_arms = sum(moderate(*seed_spread(np.array(list(scores.values()))))[0])
+    assert found.estimate.tested().seed_variance == pytest.approx(of_arms / 5)
+    assert found.estimate.seed_freedom > 2 * 4  # of four groups, not of one
+    for shift, one in enumerate(groups):  # each group on problems of its own
+        one.grids["pass@1"] = grid(np.roll(one.grids["pass@1"].values, 7 * shift, 1), range(5))
+    (unpaired,) = interactions(groups, [INTERACTION])
+    assert found.difference.low < 0.1 < found.difference.high < unpaired.difference.high - 0.05
+
+
+def test_an_interaction_is_corrected_together_with_the_pairs_of_its_metric():
+    groups = crossed()
+    named = [Contrast("a", "b"), INTERACTION]
+    found = [*paired_differences(groups, ["pass@1"]), *interactions(groups, named)]
+    first, second = contrast_tests(found, named)
+    p = holm([p_values([found[0]])[0], p_values([found[-1]])[0]])
+    assert [first.p, second.p] == pytest.approx(p) and second.answer == "above"
+    assert contrast_table([second])["a"].tolist() == ["(a - b)"]
 
 
 # Each group against a control: Dunnett's test where its assumptions hold, Holm's as a bound.

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from analysis.comparisons import control_differences, paired_differences, with_equality
+from analysis.comparisons import (
+    control_differences,
+    interactions,
+    paired_differences,
+    with_equality,
+)
 from analysis.metrics import ScoreGrid
+from analysis.runs import Contrast
 
 STUDIES, PROBLEMS, SAMPLES = 150, 60, 20
 MOST = 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / STUDIES)  # of errors that are made in one of 20 studies
@@ -47,6 +53,15 @@ def shares(strengths, spread, seeds=3):
 def test_equal_arms_are_seldom_separated(name, monkeypatch):
     monkeypatch.setattr("analysis.comparisons.DRAWS", 5_000)
     assert (shares(np.zeros(5), SPREADS[name]) <= MOST).all()
+
+
+def test_intervals_of_interactions_miss_no_difference_in_one_of_twenty_studies():
+    random, missed = np.random.default_rng(6), 0
+    for _ in range(STUDIES):
+        groups = study(np.array([1, 0, 1, 0, 0]), SPREADS["equal"], 3, random)
+        (found,) = interactions(groups, [Contrast("(0 - 1)", "(2 - 3)", "pass@1")])
+        missed += not found.difference.low <= 0 <= found.difference.high
+    assert 0 < missed <= MOST * STUDIES
 
 
 def test_a_control_asks_for_a_smaller_difference_than_all_pairs(monkeypatch):

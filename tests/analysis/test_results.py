@@ -4,8 +4,10 @@ import json
 import shutil
 from statistics import stdev
 
+import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from pandas.testing import assert_frame_equal
 
 from analysis.compare import main as compare
@@ -13,6 +15,7 @@ from analysis.experiment import read_experiment
 from analysis.results import Cell, Results, main, results_of
 from analysis.runs import RunError, load_run
 from analysis.tables import experiment_tables
+from experiments.study import read
 from tests.analysis.conversations import add_conversations
 from tests.command_line import ROOT
 
@@ -155,6 +158,37 @@ def test_a_verdict_is_the_intervals_and_a_spread_is_over_seeds(repository):
         last = run.evals[run.evals["step"] == run.evals["step"].max()]
         ends.append(float((last["verdict"] == "ACCEPTED").mean()))
     assert results.cell("ppo", "spread of pass@1").mean == pytest.approx(stdev(ends))
+
+
+def test_an_interaction_is_a_claim_of_the_page_and_a_quote(repository, make_run):
+    folder = repository / "study-s"
+    arms = json.loads((folder / "arms.json").read_text())
+    for arm, skill in {"ppo_old": 2.0, "spo_old": 8.0}.items():
+        for seed in (0, 1):
+            config = {"eval.further_temperatures": [], "eval.split": "choose", "train.lag": 9}
+            path = make_run(repository, arm[:3], seed, skill=skill, config=config)
+            path = path.rename(folder / f"{arm}-{seed}")
+            arms.append({**arms[0], "arm": arm, "seed": seed, "run": path.name})
+    (folder / "arms.json").write_text(json.dumps(arms))
+    study, file = yaml.safe_load(STUDY), repository / "s.yaml"
+    study["arms"] |= {"ppo_old": {}, "spo_old": {}}
+    claim = {"a": "spo_old", "b": "spo-x_1.5", "over": ["ppo_old", "ppo"], "metric": "pass@1"}
+    study["claims"] = [{"says": "SPO loses less", **claim}]
+    file.write_text(yaml.safe_dump(study))
+    (folder / "contrasts.json").write_text(json.dumps(read(str(file)).contrasts))
+    page = pack(repository).with_suffix(".md")
+    results = Results(page.with_suffix(""))
+    row = "(spo_old - spo-x_1.5) - (ppo_old - ppo)"
+    means = [results.cell(arm, "pass@1").mean for arm in ("spo_old", *reversed(SKILL), "ppo_old")]
+    assert results.cell(row, "pass@1").mean == pytest.approx(np.dot([1, -1, 1, -1], means))
+    quote = results.quote(row, "pass@1")
+    page.write_text(f"{PAGE}\n{quote}<!--= {row}; pass@1 -->\n")
+    assert main([f"root={repository}", "write=true"]) == 0
+    assert f"| SPO loses less | pass@1: {quote} |" in page.read_text()
+    named = tables([page.with_suffix("")])["contrasts.csv"]
+    assert "(spo_old - spo-x_1.5)" in named["a"].tolist()
+    with pytest.raises(ValueError, match="has no pass@7"):
+        results.quote(row, "pass@7")
 
 
 def test_changed_counts_and_claims_beyond_them_are_refused(repository, capsys):

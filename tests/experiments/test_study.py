@@ -56,12 +56,19 @@ def test_runs_come_seed_by_seed_after_their_parents_and_know_their_place(write):
     spo = jobs[1]
     assert spo.parents == {"weights_of": jobs[0]} and spo.config.model.name == "nano-after-grpo"
     assert all(job.config.eval.final for job in jobs)  # the study's YAML says final
+    assert read(write(claims=[OVER])).contrasts[1] == {
+        "a": "(spo - grpo)",
+        "b": "(ppo - mix)",
+        "metric": "pass@1",
+        "margin": None,
+    }
     assert study.contrasts == [
         {"a": "spo", "b": "grpo", "metric": None, "margin": None},
         {"a": "spo", "b": "grpo", "metric": "pass@1", "margin": 0.1},
     ]
 
 
+OVER = {"says": "so", "a": "spo", "b": "grpo", "over": ["ppo", "mix"], "metric": "pass@1"}
 TUNING = {"overrides": [], "seed": 7, "rescore_seeds": [8, 9]}
 
 
@@ -75,6 +82,11 @@ TUNING = {"overrides": [], "seed": 7, "rescore_seeds": [8, 9]}
         ({"gains": [["spo", "nobody"]]}, ["gains", "nobody"]),
         ({"claims": [{**FILE["claims"][0], "a": "sop"}]}, ["claims", "sop"]),
         ({"claims": [{**FILE["claims"][0], "metric": "pass1"}]}, ["claims", "pass1"]),
+        ({"claims": [{**OVER, "margin": 0.1}]}, ["claims", "over", "leave out margin"]),
+        ({"claims": [{**OVER, "at_equal": "pass@1"}]}, ["claims", "over", "leave out", "at_equal"]),
+        ({"claims": [{**OVER, "metric": "time"}]}, ["claims", "over", "(time, memory)"]),
+        ({"claims": [{**OVER, "over": ["ppo", "mx"]}]}, ["claims", "did you mean 'mix'"]),
+        ({"claims": [{**OVER, "over": ["ppo"]}]}, ["claims", "over"]),
         ({"arms__spo__weights_of": "ppo"}, ["arms.spo.weights_of=ppo"]),
         ({"arms__grpo__overrides": ["algo=grpo"]}, ["train.keep_samples=true"]),
         ({"tuning": {**TUNING, "seed": 1}}, ["tuning", "seed 1"]),
