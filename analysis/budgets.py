@@ -37,6 +37,10 @@ BUDGET_TITLES = {  # counters of a run's budget
     "optimiser_steps": "optimiser steps",
     "flops": "FLOPs",
 }
+OFFLINE_TITLES = {  # the data set's programs that an arm learned from
+    "offline_accepted": "accepted programs learned from",
+    "offline_rejected": "rejected programs learned from",
+}
 PHASE_TITLES = {
     "generate": "generation",
     "judge": "judging",

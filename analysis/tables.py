@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis import comparisons, intervals
 from analysis.budgets import (
+    OFFLINE_TITLES,
     PHASE_TITLES,
     equal_budget_tables,
     evaluation_curve,
@@ -208,8 +209,9 @@ def cost_table(groups: Sequence[Group]) -> pd.DataFrame:
     """Return costs.csv: label, seeds, steps, and means over seeds at the last recorded step.
 
     `…_s` are seconds. For a phase, they are the time that the loop waited for it, so that phases
-    add up. `step_s` is the time of a step without evaluations. `peak_mb` is the maximum over
-    seeds, `gpu_peak_mb` over all their GPUs. NaN where not recorded.
+    add up. `step_s` is the time of a step without evaluations. `offline_accepted` and
+    `offline_rejected` are the data set's programs that were learned from, once for each epoch.
+    `peak_mb` is the maximum over seeds, `gpu_peak_mb` over all their GPUs. NaN where not recorded.
     """
     last_rows = {
         group.label: pd.DataFrame([run.metrics.iloc[-1] for run in group.runs if len(run.metrics)])
@@ -233,6 +235,8 @@ def _costs(last_rows: pd.DataFrame) -> dict[str, float]:
     costs |= {name: values(f"time/{name}").mean() for name in ("evaluate_s", "judge_cpu_s")}
     costs["trained_s"] = values("time/total_s").mean() - costs["evaluate_s"]
     costs["step_s"] = costs["trained_s"] / costs["steps"]
+    for name in OFFLINE_TITLES:
+        costs[name] = values(f"budget/{name}").mean()
     costs["peak_mb"] = values("memory/peak_mb").max()
     gpus = [str(name) for name in last_rows if str(name).startswith("memory/gpu")]
     costs["gpu_peak_mb"] = max((values(name).max() for name in gpus), default=np.nan)

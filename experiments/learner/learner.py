@@ -129,12 +129,20 @@ class Learner:
                     self.optimiser.zero_grad(set_to_none=True)
                 kept = rows[part.keep]
                 kept_rows += len(kept)
+                self._count_offline([samples[row] for row in kept.tolist()])
                 if len(kept):
                     steps.append(self._step(tokens, part.only_kept(), kept))
                     self.critic_is_ahead = False
             self.batches += 1
         measured |= {"kept_share": kept_rows / len(samples) / self.config.epochs}
         return measured | metrics.batch_metrics(steps)
+
+    def _count_offline(self, learned_from: Sequence[Sample]) -> None:
+        """Charge the data set's programs that a step learns from."""
+        for sample in learned_from:
+            if sample.origin.source == "dataset":
+                self.ledger.counts.offline_accepted += sample.accepted
+                self.ledger.counts.offline_rejected += not sample.accepted
 
     def _mini_batches(self, tokens: Tokens, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows of the batch, those rows prepared) for each optimiser step, groups whole.
@@ -284,6 +292,7 @@ class Learner:
         """Add this rank's gradients of a step → sums of its metrics."""
         prepare = self.algorithm.needs.policy and batch.policy_logp is None
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
+        totals[metrics.LOG_WEIGHTS] = torch.zeros(len(kept), device=batch.mask.device)
         online, fresh = int(batch.online.sum()), int(batch.fresh.sum())
         offline = len(batch.online) - online
         planned = batching.plan_micro_batches(tokens.rows(kept), self.config, self.ranks)
@@ -303,5 +312,7 @@ class Learner:
             measured["loss"] = loss.detach()
             for name, value in measured.items():
                 totals[name] += value.detach() if counts else 0
+            if counts:
+                totals[metrics.LOG_WEIGHTS][rows] = metrics.response_log_ratios(output, micro)
             self.ledger.activity.advance(len(rows) * self.ranks.size)
         return totals

@@ -15,6 +15,7 @@ from experiments.errors import UserError
 from experiments.learner.modules import NORMS
 
 WEIGHTS, SQUARES, COUNT = "ρ", "ρ²", "tokens"  # sums over a step, from which `ess` is computed
+LOG_WEIGHTS = "Σ log ρ"  # of each response of a step, from which `ess_responses` is computed
 GRADIENT_WEIGHTS = ("weight/accepted", "weight/rejected", "weight/others")
 LEAST_VARIANCE = 1e-12  # reward²: less is rounding
 
@@ -53,6 +54,16 @@ def common_metrics(
             ratio = masked_sum(output.logp - batch.ref_logp, batch.mask & ~mask)
             metrics["offline_log_ratio_sum"] = ratio.sum() / offline
     return metrics
+
+
+@torch.no_grad()
+def response_log_ratios(output: PolicyOutput, batch: Batch) -> Tensor:
+    """Return Σ_t log π_θ − log μ of each response (batch,), NaN where μ's log-probs are unknown.
+
+    Each token's is clamped as in `log_ratio`.
+    """
+    log_rho = log_ratio(output.logp, batch.rollout_logp, batch.mask & batch.online.unsqueeze(-1))
+    return log_rho.sum(-1).float().masked_fill(~batch.online, math.nan)
 
 
 @torch.no_grad()
@@ -119,12 +130,26 @@ def group_metrics(batch: Batch) -> dict[str, float]:
     return {"value/group_mean_explained": explained}
 
 
+def effective_share(log_weights: Tensor) -> float:
+    """Return (Σw)² / n Σw² in [1/n, 1] of the n weights whose logarithms are not NaN.
+
+    It is the share of n responses that an estimate under the policy is worth; NaN if n is 0.
+    """
+    known = log_weights[~log_weights.isnan()].double().cpu()
+    if not len(known):
+        return math.nan
+    weights = (known - known.max()).exp()  # the share is the same for c·w, and no weight overflows
+    return float(weights.sum() ** 2 / (len(known) * weights.square().sum()))
+
+
 def step_metrics(totals: dict[str, Tensor], clipping: dict[str, Tensor]) -> dict[str, float]:
     """Return a step's metrics from their sums over micro-batches, and those of its norms.
 
     Raises UserError if the loss or a gradient norm is not finite.
     """
+    share = effective_share(totals.pop(LOG_WEIGHTS))
     result = {name: float(value) for name, value in (totals | clipping).items()}
+    result["ess_responses"] = share
     weights, squares, count = (result.pop(name) for name in (WEIGHTS, SQUARES, COUNT))
     # Effective sample size, (Σρ)² / n Σρ²: the share of the online tokens that an estimate under
     # the policy is worth; 1 if the policy generated them.
