@@ -14,10 +14,10 @@ readers do not see:
     ends at .473<!--= sft; pass@1 -->, .108 [.056, .159]<!--= spo - sft; pass@10; unsigned --> above
 
 On another page than the study's own, a name begins with the study: <!--= mini; sft; pass@1 -->.
-Columns: those of table.csv and costs.csv; metrics of turns.csv; `area`; `METRIC at AXIS` (equal
-budget); `A of METRIC over AXIS` (curve_fits.csv); `COLUMN in second half` (of the steps, of
-metrics.parquet); of differences also `time` and `memory`. Forms: `interval` and `letters` of an
-arm, `range` over seeds of a second half, `mean` and `unsigned` of a difference.
+Columns: those of table.csv, costs.csv and crossing.csv; metrics of turns.csv; `area`; `METRIC at
+AXIS` (equal budget); `A of METRIC over AXIS` (curve_fits.csv); `COLUMN in second half` (of the
+steps, of metrics.parquet); of differences also `time` and `memory`. Forms: `interval` and `letters`
+of an arm, `range` over seeds of a second half, `mean` and `unsigned` of a difference.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _cells(
         mean, low, high = (float(row.get(f"{column}{end}", nan)) for end in ("", "_low", "_high"))
         return Cell(mean, low, high, digits)
 
-    for name in ("costs", "table"):
+    for name in ("crossing", "costs", "table"):
         for row in tables[name].to_dict("records"):
             for column, value in row.items():
                 if isinstance(value, int | float) and row["label"] in labels:

@@ -39,6 +39,7 @@ from analysis.metrics import (
     stack_seeds,
     without_temperature,
 )
+from analysis.pass_at_k import curve_ks
 from analysis.runs import Run, memoize
 from analysis.turns import turn_tables
 
@@ -114,10 +115,10 @@ def profile_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
 
 
 def pass_at_k_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
-    """Return pass_at_k.csv: label, k, mean, low, high for every k up to the samples per problem."""
+    """Return pass_at_k.csv: label, k, mean, low, high, for k up to the samples per problem."""
     rows = []
     for model in models:
-        ks = range(1, max(model.sample_counts) + 1)
+        ks = curve_ks(max(model.sample_counts))
         grids = stack_seeds(model.seeds, [pass_scores(counts, ks) for counts in model.counts])
         for k in ks:
             ends = intervals.grid_interval(grids.get(f"pass@{k}"), f"pass@{k}")
@@ -409,6 +410,7 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "curve_fits.csv": fit_table(experiment.fits),
         "curve_fit_differences.csv": fit_differences(experiment.fits),
         "pass_at_k.csv": pass_at_k_table(models),
+        "crossing.csv": experiment.crossings,
         "profile.csv": profile_table(models),
         "difficulty.csv": difficulty_table(models),
         "verdicts.csv": verdicts,
