@@ -6,9 +6,11 @@ import pytest
 
 from analysis.crossing import crossing
 from analysis.experiment import build_experiment
+from analysis.figures import group_styles, pass_at_k_panels
 from analysis.findings import findings
 from analysis.pass_at_k import curve_ks, pass_at_k
 from analysis.runs import load_run
+from analysis.tables import pass_at_k_table, result_table
 
 SAMPLES, PROBLEMS = 64, 12
 
@@ -71,3 +73,10 @@ def test_a_model_that_lost_problems_is_passed_and_one_that_won_some_is_not(tmp_p
     assert wide["crossing"] > 32
     said = findings(experiment)[-1].statements[0]
     assert f"sharp {sharp['crossing']:.0f} [" in said
+    results, curve = result_table(experiment.models), pass_at_k_table(experiment.models)
+    (panel,) = pass_at_k_panels(curve, group_styles(results, experiment.ks))
+    assert panel.labels == {"base", "sharp", "wide"}
+    for k in (1, 2, 4, 8, 16, 32, 64):
+        assert f" at {k}</title>" in panel.body
+    halves = [panel.body.index(f">{k}</text>") for k in (1, 4, 16, 64)]  # ticks
+    assert halves == sorted(halves)
