@@ -129,20 +129,16 @@ class Learner:
                     self.optimiser.zero_grad(set_to_none=True)
                 kept = rows[part.keep]
                 kept_rows += len(kept)
-                self._count_offline([samples[row] for row in kept.tolist()])
+                for sample in (samples[row] for row in kept.tolist()):
+                    if sample.origin.source == "dataset":
+                        self.ledger.counts.offline_accepted += sample.accepted
+                        self.ledger.counts.offline_rejected += not sample.accepted
                 if len(kept):
                     steps.append(self._step(tokens, part.only_kept(), kept))
                     self.critic_is_ahead = False
             self.batches += 1
         measured |= {"kept_share": kept_rows / len(samples) / self.config.epochs}
         return measured | metrics.batch_metrics(steps)
-
-    def _count_offline(self, learned_from: Sequence[Sample]) -> None:
-        """Charge the data set's programs that a step learns from."""
-        for sample in learned_from:
-            if sample.origin.source == "dataset":
-                self.ledger.counts.offline_accepted += sample.accepted
-                self.ledger.counts.offline_rejected += not sample.accepted
 
     def _mini_batches(self, tokens: Tokens, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
         """Yield (rows of the batch, those rows prepared) for each optimiser step, groups whole.
@@ -310,9 +306,10 @@ class Learner:
             measured |= metrics.gradient_weights(output, micro)
             measured |= metrics.common_metrics(output, micro, online, fresh, offline)
             measured["loss"] = loss.detach()
+            of_rows = measured.pop(metrics.LOG_WEIGHTS)
+            if counts:
+                totals[metrics.LOG_WEIGHTS][rows] = of_rows
             for name, value in measured.items():
                 totals[name] += value.detach() if counts else 0
-            if counts:
-                totals[metrics.LOG_WEIGHTS][rows] = metrics.response_log_ratios(output, micro)
             self.ledger.activity.advance(len(rows) * self.ranks.size)
         return totals

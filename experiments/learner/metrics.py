@@ -35,6 +35,8 @@ def common_metrics(
       how much more probable the data set's programs have become.
     - kl_writer: KL(π_θ ‖ μ) of an online response, fresh or replayed, in nats: the sum over its
       tokens of ρ log ρ − (ρ − 1), with μ the rollout policy and ρ = π_θ/μ.
+    - LOG_WEIGHTS (batch,): Σ_t log ρ of each response, NaN where μ's log-probs are unknown. Each
+      token's is clamped as in `log_ratio`.
     """
     entropy = masked_sum(output.entropy, batch.mask).sum() / batch.mask.sum().clamp(min=1)
     metrics = {"entropy": entropy * batch.token_share}
@@ -45,6 +47,7 @@ def common_metrics(
     metrics[WEIGHTS] = masked_sum(rho, mask).sum()
     metrics[SQUARES] = masked_sum(rho.square(), mask).sum()
     metrics[COUNT] = mask.sum()
+    metrics[LOG_WEIGHTS] = log_rho.sum(-1).float().masked_fill(~batch.online, math.nan)
     if batch.ref_logp is not None:
         other = ~(batch.mask & batch.fresh.unsqueeze(-1))
         logp, ref = output.logp.masked_fill(other, 0.0), batch.ref_logp.masked_fill(other, 0.0)
@@ -54,16 +57,6 @@ def common_metrics(
             ratio = masked_sum(output.logp - batch.ref_logp, batch.mask & ~mask)
             metrics["offline_log_ratio_sum"] = ratio.sum() / offline
     return metrics
-
-
-@torch.no_grad()
-def response_log_ratios(output: PolicyOutput, batch: Batch) -> Tensor:
-    """Return Σ_t log π_θ − log μ of each response (batch,), NaN where μ's log-probs are unknown.
-
-    Each token's is clamped as in `log_ratio`.
-    """
-    log_rho = log_ratio(output.logp, batch.rollout_logp, batch.mask & batch.online.unsqueeze(-1))
-    return log_rho.sum(-1).float().masked_fill(~batch.online, math.nan)
 
 
 @torch.no_grad()
