@@ -37,6 +37,10 @@ BUDGET_TITLES = {  # counters of a run's budget
     "optimiser_steps": "optimiser steps",
     "flops": "FLOPs",
 }
+OFFLINE_TITLES = {  # the data set's programs that an arm learned from
+    "offline_accepted": "accepted programs learned from",
+    "offline_rejected": "rejected programs learned from",
+}
 PHASE_TITLES = {
     "generate": "generation",
     "judge": "judging",
@@ -302,6 +306,7 @@ TRAINING_METRICS = (
     TrainingMetric("grad_norm", "gradient norm before clipping"),
     TrainingMetric("step_clipped", "steps with a clipped gradient, share", high=1.02),
     TrainingMetric("clip_share", "tokens beyond the ratio's bound, share", high=1.02),
+    TrainingMetric("ess_responses", "effective sample size of responses, share", high=1.02),
     TrainingMetric("weight/accepted", "gradient weight on accepted responses", high=1.02),
     TrainingMetric("weight/rejected", "gradient weight on rejected responses", high=1.02),
     # A critic that begins far off has values like −30, beside which the rest would be a flat line.

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from analysis import comparisons
 from analysis.budgets import smoothing_window
+from analysis.crossing import crossing_table
 from analysis.curve_fits import CurveFit, curve_fits
 from analysis.front import front_differences
 from analysis.groups import EvaluatedModel, Group, common_ks, evaluated_models, group_runs
@@ -80,6 +82,11 @@ class Experiment:
     def fits(self) -> list[CurveFit]:
         """The groups' curves over each budget, fitted or refused."""
         return curve_fits(self.groups, self.ks)
+
+    @cached_property
+    def crossings(self) -> pd.DataFrame:
+        """The number of tries from which the base solves as much, for each trained model."""
+        return crossing_table(self.models)
 
     @property
     def temperatures(self) -> tuple[float, ...]:

@@ -92,12 +92,20 @@ class Series:
 
 
 class Axis(NamedTuple):
-    """An axis: its title, its range, and whether its ticks are whole numbers."""
+    """An axis: its title, its range, and whether its ticks are whole numbers.
+
+    `doubling`: its values are log₂ of what it shows.
+    """
 
     title: str
     low: float
     high: float
     whole: bool = False
+    doubling: bool = False
+
+    def label(self, value: float) -> str:
+        """Return the text of a tick or point."""
+        return short_number(2**value if self.doubling else value)
 
     def ticks(self, most: int) -> list[float]:
         """Return round numbers in the range, at most `most`."""
@@ -187,7 +195,7 @@ def draw_panel(
         at = place(tick, y.low)[0]
         parts.append(
             f'<path {grid} d="M{at:.1f},{TOP}v{height}"/><text {text} x="{at:.1f}" '
-            f'y="{TOP + height + 17}" text-anchor="middle">{short_number(tick)}</text>'
+            f'y="{TOP + height + 17}" text-anchor="middle">{x.label(tick)}</text>'
         )
     parts.append(
         f'<path class="axis" stroke="#56606b" fill="none" d="M{LEFT},{TOP}v{height}h{width}"/>'
@@ -218,7 +226,7 @@ def draw_panel(
             parts.append(f'<path class="line" stroke-width="2" {stroke} d="{_path(points)}"/>')
         if len(points) == 1 or (one.markers and len(points) <= MOST_MARKERS):
             for i, (across, up) in zip(np.flatnonzero(known), points, strict=True):
-                said = f"{label}: {y.title} {one.y[i]:.4g} at {short_number(one.x[i])}"
+                said = f"{label}: {y.title} {one.y[i]:.4g} at {x.label(one.x[i])}"
                 parts.append(
                     f'<path class="marker" fill="currentColor" d="{style.marker}" '
                     f'transform="translate({across:.1f},{up:.1f})"><title>{said}</title></path>'
@@ -382,10 +390,13 @@ def training_choices(curve: pd.DataFrame, styles: Styles) -> Choices:
 
 
 def pass_at_k_panels(table: pd.DataFrame, styles: Styles) -> list[Panel]:
-    """Draw pass@k against k, with the base."""
-    x = Axis("k, programs per problem", 0.5, table["k"].max() + 0.5, whole=True)
+    """Draw pass@k against k, on a log axis, with the base."""
+    if table["k"].max() > MOST_MARKERS:  # only powers of two, so that each has its marker
+        table = table[np.log2(table["k"]) % 1 == 0]
+    table = table.assign(tries=np.log2(table["k"].astype(float)))
+    x = Axis("k, programs per problem", -0.1, table["tries"].max() + 0.1, True, doubling=True)
     y = Axis("pass@k", 0, share_top(table["high"]))
-    series, title = lines(table, "k", MEAN), "pass@k: at least one of k programs is right"
+    series, title = lines(table, "tries", MEAN), "pass@k: at least one of k programs is right"
     return [draw_panel(title, x, y, series, styles)] if series else []
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from analysis import comparisons
 from analysis.budgets import BUDGET_TITLES, final_budget
 from analysis.comparisons import PairedDifference
+from analysis.crossing import crossing_statement
 from analysis.experiment import Experiment
 from analysis.groups import EvaluatedModel, Group, as_text, common_problems, join_names
 from analysis.intervals import smallest_difference
@@ -23,6 +24,7 @@ from analysis.metrics import DISTINCT, TITLES
 from analysis.runs import Run
 from analysis.turns import turn_limit
 
+MANY_TRIES = 64  # from which a finding says where the base passes
 MOST_NAMED = 15  # groups or pairs in a statement; the tables have all
 ONE_TRAINING = (
     "No two groups share two seeds, so differences between algorithms cannot be separated from "
@@ -56,10 +58,12 @@ def findings(experiment: Experiment) -> list[Finding]:
         change = f" From the base to the end: {', '.join(changes)}." if changes else ""
         only = f"Only {trained[0].label} was trained here, so there is nothing to compare it with."
         return [Finding("", [only + change])]
+    tries = experiment.crossings[experiment.crossings["most"] >= MANY_TRIES]
+    wide = [Finding("More tries", said) for said in [crossing_statement(tries, MOST_NAMED)] if said]
     if not trained or max(pair.seeds for pair in experiment.pairs) < 2:
         return [Finding("", [ONE_TRAINING])] if trained else []
     found = [Finding(TITLES.get(m, m), _on_metric(experiment, m)) for m in metrics]
-    return [finding for finding in found if finding.statements]
+    return [finding for finding in found if finding.statements] + wide
 
 
 def _on_metric(experiment: Experiment, metric: str) -> list[str]:

@@ -10,6 +10,13 @@ from functools import lru_cache
 from math import comb
 
 KS = (1, 5, 10)  # the default
+DENSE = 20  # tries up to which a curve has every k
+
+
+def curve_ks(most: int) -> list[int]:
+    """Return the k of a curve of pass@k up to `most`: above DENSE, four for each doubling."""
+    sparse = {round(2 ** (i / 4)) for i in range(4 * most.bit_length())} | {most}
+    return [k for k in range(1, most + 1) if k <= DENSE or k in sparse]
 
 
 @lru_cache(maxsize=1 << 16)

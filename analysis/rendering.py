@@ -14,7 +14,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from analysis.budgets import AREA, BUDGET_TITLES, PHASE_TITLES
+from analysis.budgets import AREA, BUDGET_TITLES, OFFLINE_TITLES, PHASE_TITLES
 from analysis.findings import Finding
 from analysis.groups import NOTHING, common_ks, samples_per_problem
 from analysis.intervals import interval_columns
@@ -26,6 +26,7 @@ MOST_PAIRS = 120  # rows of a table of pairs
 NO_WIDTH = 1e-9  # an interval narrower than this has no width beyond rounding
 HEADINGS = (
     BUDGET_TITLES
+    | OFFLINE_TITLES
     | {"wall_s": "wall time"}
     | {f"{phase}_s": title for phase, title in PHASE_TITLES.items()}
     | {"trained_s": "training in total", "evaluate_s": "evaluating (not charged)"}

@@ -15,11 +15,11 @@ readers do not see:
 
 On another page than the study's own, a name begins with the study: <!--= front; sft; pass@1 -->.
 A difference of two differences is <!--= (a_old - a) - (b_old - b); pass@1 -->.
-Columns: those of table.csv and costs.csv; metrics of turns.csv; `area`; `METRIC at AXIS` (equal
-budget); `A of METRIC over AXIS` (curve_fits.csv); `COLUMN in second half` (of the steps, of
-metrics.parquet); `spread of pass@K` over seeds; of differences also `time` and `memory`. Forms:
-`interval` and `letters` of an arm, `range` over seeds of a second half, `mean`, `unsigned` and
-`verdict` of a difference (is it above 0?).
+Columns: those of table.csv, costs.csv and crossing.csv; metrics of turns.csv; `area`; `METRIC at
+AXIS` (equal budget); `A of METRIC over AXIS` (curve_fits.csv); `COLUMN in second half` (of the
+steps, of metrics.parquet); `spread of pass@K` over seeds; of differences also `time` and `memory`.
+Forms: `interval` and `letters` of an arm, `range` over seeds of a second half, `mean`, `unsigned`
+and `verdict` of a difference (is it above 0?).
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def _cells(
         mean, low, high = (float(row.get(f"{column}{end}", nan)) for end in ("", "_low", "_high"))
         return Cell(mean, low, high, digits)
 
-    for name in ("costs", "table"):
+    for name in ("crossing", "costs", "table"):
         for row in tables[name].to_dict("records"):
             for column, value in row.items():
                 if isinstance(value, int | float) and row["label"] in labels:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis import comparisons, intervals
 from analysis.budgets import (
+    OFFLINE_TITLES,
     PHASE_TITLES,
     equal_budget_tables,
     evaluation_curve,
@@ -38,6 +39,7 @@ from analysis.metrics import (
     stack_seeds,
     without_temperature,
 )
+from analysis.pass_at_k import curve_ks
 from analysis.runs import Run, memoize
 from analysis.turns import turn_tables
 
@@ -113,10 +115,10 @@ def profile_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
 
 
 def pass_at_k_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
-    """Return pass_at_k.csv: label, k, mean, low, high for every k up to the samples per problem."""
+    """Return pass_at_k.csv: label, k, mean, low, high, for k up to the samples per problem."""
     rows = []
     for model in models:
-        ks = range(1, max(model.sample_counts) + 1)
+        ks = curve_ks(max(model.sample_counts))
         grids = stack_seeds(model.seeds, [pass_scores(counts, ks) for counts in model.counts])
         for k in ks:
             ends = intervals.grid_interval(grids.get(f"pass@{k}"), f"pass@{k}")
@@ -208,8 +210,9 @@ def cost_table(groups: Sequence[Group]) -> pd.DataFrame:
     """Return costs.csv: label, seeds, steps, and means over seeds at the last recorded step.
 
     `…_s` are seconds. For a phase, they are the time that the loop waited for it, so that phases
-    add up. `step_s` is the time of a step without evaluations. `peak_mb` is the maximum over
-    seeds, `gpu_peak_mb` over all their GPUs. NaN where not recorded.
+    add up. `step_s` is the time of a step without evaluations. `offline_accepted` and
+    `offline_rejected` are the data set's programs that were learned from, once for each epoch.
+    `peak_mb` is the maximum over seeds, `gpu_peak_mb` over all their GPUs. NaN where not recorded.
     """
     last_rows = {
         group.label: pd.DataFrame([run.metrics.iloc[-1] for run in group.runs if len(run.metrics)])
@@ -233,6 +236,8 @@ def _costs(last_rows: pd.DataFrame) -> dict[str, float]:
     costs |= {name: values(f"time/{name}").mean() for name in ("evaluate_s", "judge_cpu_s")}
     costs["trained_s"] = values("time/total_s").mean() - costs["evaluate_s"]
     costs["step_s"] = costs["trained_s"] / costs["steps"]
+    for name in OFFLINE_TITLES:
+        costs[name] = values(f"budget/{name}").mean()
     costs["peak_mb"] = values("memory/peak_mb").max()
     gpus = [str(name) for name in last_rows if str(name).startswith("memory/gpu")]
     costs["gpu_peak_mb"] = max((values(name).max() for name in gpus), default=np.nan)
@@ -405,6 +410,7 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "curve_fits.csv": fit_table(experiment.fits),
         "curve_fit_differences.csv": fit_differences(experiment.fits),
         "pass_at_k.csv": pass_at_k_table(models),
+        "crossing.csv": experiment.crossings,
         "profile.csv": profile_table(models),
         "difficulty.csv": difficulty_table(models),
         "verdicts.csv": verdicts,

@@ -129,6 +129,10 @@ class Learner:
                     self.optimiser.zero_grad(set_to_none=True)
                 kept = rows[part.keep]
                 kept_rows += len(kept)
+                for sample in (samples[row] for row in kept.tolist()):
+                    if sample.origin.source == "dataset":
+                        self.ledger.counts.offline_accepted += sample.accepted
+                        self.ledger.counts.offline_rejected += not sample.accepted
                 if len(kept):
                     steps.append(self._step(tokens, part.only_kept(), kept))
                     self.critic_is_ahead = False
@@ -284,6 +288,7 @@ class Learner:
         """Add this rank's gradients of a step → sums of its metrics."""
         prepare = self.algorithm.needs.policy and batch.policy_logp is None
         totals: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=batch.mask.device))
+        totals[metrics.LOG_WEIGHTS] = torch.zeros(len(kept), device=batch.mask.device)
         online, fresh = int(batch.online.sum()), int(batch.fresh.sum())
         offline = len(batch.online) - online
         planned = batching.plan_micro_batches(tokens.rows(kept), self.config, self.ranks)
@@ -301,6 +306,9 @@ class Learner:
             measured |= metrics.gradient_weights(output, micro)
             measured |= metrics.common_metrics(output, micro, online, fresh, offline)
             measured["loss"] = loss.detach()
+            of_rows = measured.pop(metrics.LOG_WEIGHTS)
+            if counts:
+                totals[metrics.LOG_WEIGHTS][rows] = of_rows
             for name, value in measured.items():
                 totals[name] += value.detach() if counts else 0
             self.ledger.activity.advance(len(rows) * self.ranks.size)

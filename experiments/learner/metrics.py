@@ -15,6 +15,7 @@ from experiments.errors import UserError
 from experiments.learner.modules import NORMS
 
 WEIGHTS, SQUARES, COUNT = "ρ", "ρ²", "tokens"  # sums over a step, from which `ess` is computed
+LOG_WEIGHTS = "Σ log ρ"  # of each response of a step, from which `ess_responses` is computed
 GRADIENT_WEIGHTS = ("weight/accepted", "weight/rejected", "weight/others")
 LEAST_VARIANCE = 1e-12  # reward²: less is rounding
 
@@ -34,6 +35,8 @@ def common_metrics(
       how much more probable the data set's programs have become.
     - kl_writer: KL(π_θ ‖ μ) of an online response, fresh or replayed, in nats: the sum over its
       tokens of ρ log ρ − (ρ − 1), with μ the rollout policy and ρ = π_θ/μ.
+    - LOG_WEIGHTS (batch,): Σ_t log ρ of each response, NaN where μ's log-probs are unknown. Each
+      token's is clamped as in `log_ratio`.
     """
     entropy = masked_sum(output.entropy, batch.mask).sum() / batch.mask.sum().clamp(min=1)
     metrics = {"entropy": entropy * batch.token_share}
@@ -44,6 +47,7 @@ def common_metrics(
     metrics[WEIGHTS] = masked_sum(rho, mask).sum()
     metrics[SQUARES] = masked_sum(rho.square(), mask).sum()
     metrics[COUNT] = mask.sum()
+    metrics[LOG_WEIGHTS] = log_rho.sum(-1).float().masked_fill(~batch.online, math.nan)
     if batch.ref_logp is not None:
         other = ~(batch.mask & batch.fresh.unsqueeze(-1))
         logp, ref = output.logp.masked_fill(other, 0.0), batch.ref_logp.masked_fill(other, 0.0)
@@ -119,12 +123,26 @@ def group_metrics(batch: Batch) -> dict[str, float]:
     return {"value/group_mean_explained": explained}
 
 
+def effective_share(log_weights: Tensor) -> float:
+    """Return (Σw)² / n Σw² in [1/n, 1] of the n weights whose logarithms are not NaN.
+
+    It is the share of n responses that an estimate under the policy is worth; NaN if n is 0.
+    """
+    known = log_weights[~log_weights.isnan()].double().cpu()
+    if not len(known):
+        return math.nan
+    weights = (known - known.max()).exp()  # the share is the same for c·w, and no weight overflows
+    return float(weights.sum() ** 2 / (len(known) * weights.square().sum()))
+
+
 def step_metrics(totals: dict[str, Tensor], clipping: dict[str, Tensor]) -> dict[str, float]:
     """Return a step's metrics from their sums over micro-batches, and those of its norms.
 
     Raises UserError if the loss or a gradient norm is not finite.
     """
+    share = effective_share(totals.pop(LOG_WEIGHTS))
     result = {name: float(value) for name, value in (totals | clipping).items()}
+    result["ess_responses"] = share
     weights, squares, count = (result.pop(name) for name in (WEIGHTS, SQUARES, COUNT))
     # Effective sample size, (Σρ)² / n Σρ²: the share of the online tokens that an estimate under
     # the policy is worth; 1 if the policy generated them.

@@ -198,6 +198,8 @@ class Counts:
     judged_programs: int = 0  # programs that ran; repeats come from the judge's cache
     judged_tests: int = 0
     offline_programs: int = 0  # of those judged: the data set's own
+    offline_accepted: int = 0  # of the data set's programs, each time one is learned from …
+    offline_rejected: int = 0  # … by the judge's verdict
     infra_errors: int = 0
     checker_faults: int = 0  # of those: a problem's own checker program failed
     reference_programs: int = 0  # of those judged: the reference's, for initial values

@@ -1,9 +1,12 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.groups import evaluated_models, group_runs
+from analysis.rendering import amount_cells
 from analysis.runs import load_run
 from analysis.tables import (
+    cost_table,
     difficulty_table,
     pass_at_k_table,
     profile_table,
@@ -56,6 +59,20 @@ def test_the_profile_and_the_middle_half_are_of_all_seeds_problems(groups):
     assert spo[0.5] == pytest.approx(np.mean(values > 0.5))
     row = result_table(models).set_index("label").loc["spo"]
     assert np.quantile(values, 0.25) <= row["pass@1_iqm"] <= np.quantile(values, 0.75)
+
+
+def test_costs_say_how_many_programs_an_arm_learned_from(tmp_path, make_run):
+    path = make_run(tmp_path, "spo", steps=20)
+    metrics = pd.read_parquet(path / "metrics.parquet")
+    taken = {"budget/offline_accepted": 24 * metrics["step"], "budget/offline_rejected": 0}
+    metrics.assign(**taken).to_parquet(path / "metrics.parquet", index=False)
+    other = make_run(tmp_path, "ppo", steps=20)  # recorded before there were such columns
+    costs = cost_table(group_runs([load_run(path), load_run(other)])).set_index("label")
+    assert costs.loc["spo", ["offline_accepted", "offline_rejected"]].tolist() == [480, 0]
+    assert np.isnan(costs.loc["ppo", "offline_accepted"])
+    heading, rows = amount_cells(costs.reset_index())
+    place = heading.index("accepted programs learned from")
+    assert [row[place] for row in rows] == ["–", "480"]
 
 
 def test_the_run_table_has_every_run(groups):

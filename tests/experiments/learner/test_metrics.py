@@ -9,7 +9,12 @@ import torch
 import algorithms
 from algorithms.base import Batch
 from algorithms.spo import SPO
-from experiments.learner.metrics import batch_metrics, explained_variance, group_metrics
+from experiments.learner.metrics import (
+    batch_metrics,
+    effective_share,
+    explained_variance,
+    group_metrics,
+)
 from experiments.sample import Origin
 from tests.compose import options_of
 from tests.experiments.learner.learning import ALGORITHMS, GROUP, learner_of, samples_from
@@ -98,6 +103,43 @@ def test_a_critics_explained_variance_is_of_the_whole_batch_before_the_step(tiny
         assert metrics["value/explained_variance"] == pytest.approx(expected, abs=1e-4)
         found.append(metrics["value/explained_variance"])
     assert found == pytest.approx([found[0]] * len(found), abs=1e-4)
+
+
+def test_the_effective_share_of_weights_by_hand():
+    weights = torch.tensor([1.0, 2.0, 3.0])
+    assert effective_share(weights.log()) == pytest.approx(36 / (3 * 14))
+    assert effective_share(weights.log() + 2000) == pytest.approx(36 / (3 * 14), abs=1e-3)
+    assert effective_share(torch.tensor([0.0, math.nan, 0.0])) == 1
+    assert effective_share(torch.tensor([-900.0, 900.0])) == 0.5
+    assert math.isnan(effective_share(torch.tensor([math.nan])))
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_stale_responses_are_worth_less_than_fresh_ones(tiny, cut):
+    """π/μ = e^−0.1 on each token of the first group; a program of the data set has no μ."""
+    fresh = with_programs(samples_from(tiny, MIXED), {5})
+    learner = learner_of(tiny, ALGORITHMS["grpo"], **cut)
+    assert learner.update(fresh, GROUP, None)["ess_responses"] == pytest.approx(1, abs=1e-6)
+    stale = [
+        replace(s, logps=tuple(logp + 0.1 for logp in s.logps)) if row < GROUP else s
+        for row, s in enumerate(fresh)
+    ]
+    found = learner_of(tiny, ALGORITHMS["grpo"], **cut).update(stale, GROUP, None)["ess_responses"]
+    w = [math.exp(-0.1 * len(s.tokens)) for s in stale[:GROUP]] + [1.0] * (len(stale) - GROUP - 1)
+    expected = sum(w) ** 2 / (len(w) * sum(x * x for x in w))
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert expected < 0.99
+
+
+def test_programs_that_are_learned_from_are_counted_by_their_verdict(tiny):
+    """SFT draws rejected ones as well, and learns from none of them."""
+    samples = with_programs(samples_from(tiny, MIXED), range(12))
+    for name, epochs, counts in (("sft", 1, (6, 0)), ("spo", 2, (12, 12))):
+        algorithm = algorithms.make("sft") if name == "sft" else ALGORITHMS[name]
+        learner = learner_of(tiny, algorithm, epochs=epochs)
+        learner.update(samples, GROUP, None)
+        found = learner.ledger.counts
+        assert (found.offline_accepted, found.offline_rejected) == counts
 
 
 def groups(rewards, online=None, size=4):
