@@ -11,6 +11,7 @@ readers do not see:
     <!-- table: pass@1; pass@10 -->  rows: base models and arms; up to <!-- end -->
     <!-- differences: pass@1 -->     rows: the pairs in `gains` of the study's file
     <!-- claims -->                  what became of each claim
+    <!-- front: raft; spo -->        writes the page's figure, pass@k over pass@1 along training
     ends at .473<!--= sft; pass@1 -->, .108 [.056, .159]<!--= spo - sft; pass@10; unsigned --> above
 
 On another page than the study's own, a name begins with the study: <!--= front; sft; pass@1 -->.
@@ -43,6 +44,7 @@ import yaml
 from analysis import comparisons, runs
 from analysis.budgets import TRAINING_METRICS, curve_score
 from analysis.experiment import read_experiment
+from analysis.figures import Axis, Series, axis_range, legend_panel
 from analysis.intervals import smallest_difference
 from analysis.metrics import AT_EQUAL, is_counted, scores_by_step
 from analysis.rendering import markdown_table
@@ -57,6 +59,7 @@ LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 SHARES = ("pass@", "distinct", "area")  # columns that are written as .473; others as 1,234
 QUOTE = re.compile(r"<!--= ?(.*?) ?-->")
 BLOCK = re.compile(r"(<!-- (table|differences|claims)(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S)
+FRONT = re.compile(r"<!-- front: (.*?) -->")
 SPENT = ("budget/", "time/", "memory/", "eval/")  # beginnings of packed columns
 LEADERBOARD_METRICS = ("pass@1", "pass@10", "distinct_of_5")
 
@@ -128,7 +131,8 @@ class Results:
             )
             for pair in [*experiment.pairs, *experiment.interactions]
         }
-        self.trained = experiment.trained
+        self.trained, self.k = experiment.trained, experiment.ks[-1]
+        self.curve = tables["curve"].replace({"label": labels})
         self.answers = {  # of the named pairs, corrected: above, below, not decided, …
             (one.pair.a, one.pair.b, one.pair.metric, one.margin): one.answer
             for one in experiment.contrasts
@@ -220,6 +224,15 @@ class Results:
                 rows.append([arm, *(f"{t} {m}".strip() for t, m in zip(texts, marks, strict=True))])
         return markdown_table(["arm", *columns], rows)
 
+    def front(self, arms: Sequence[str]) -> str:
+        """An SVG of these arms' pass@k over pass@1 along training, after the base."""
+        y, curve = f"pass@{self.k}", self.curve[self.curve["step"] > 0]
+        parts = [(arm, curve[curve["label"] == arm]) for arm in arms]
+        series = [Series(arm, *part[["pass@1", y]].to_numpy(float).T) for arm, part in parts]
+        x = Axis("pass@1 along training", *axis_range(one.x for one in series))
+        up = Axis(y, *axis_range(one.y for one in series))
+        return legend_panel(f"{y} over pass@1", x, up, series).file()
+
     def _gap(self, a: str, b: str, metric: str) -> str:
         cell = self.cell(f"{a} - {b}", metric)
         separated = self.answers.get((a, b, metric, 0.0)) in ("above", "below")
@@ -289,8 +302,11 @@ def _cells(
 # Pages.
 
 
-def checked(page: Path, root: Path) -> tuple[str, list[str], int]:
-    """Return a page with its tables written again, what is wrong in it, and its quotes' number."""
+def checked(page: Path, root: Path, write: bool = False) -> tuple[str, list[str], int]:
+    """Return a page with its tables written again, what is wrong in it, and its quotes' number.
+
+    `write`: writes its figure too.
+    """
     text, faults, quotes = page.read_text(), list[str](), 0
     own = page.with_suffix("")
 
@@ -308,6 +324,12 @@ def checked(page: Path, root: Path) -> tuple[str, list[str], int]:
         faults.append(
             f"{page.relative_to(root)}:{line}: the counts give {right.splitlines()[line - 1]}"
         )
+    if front := FRONT.search(text):
+        drawn, file = results_of(own).front(re.split(r"; *", front[1])), page.with_suffix(".svg")
+        if write:
+            file.write_text(drawn)
+        elif not file.exists() or file.read_text() != drawn:
+            fault(front.start(), f"{file.name} is not what the counts give")
     for match in QUOTE.finditer(text):
         quotes += 1
         names = [name.strip() for name in match[1].split(";")]
@@ -374,7 +396,7 @@ def check(root: Path, write: bool) -> list[str]:
     """Check, or write, all pages below docs and the README; return the faults."""
     faults, quotes = list[str](), 0
     for page in sorted([root / "README.md", *(root / "docs").rglob("*.md")]):
-        right, wrong, number = checked(page, root)
+        right, wrong, number = checked(page, root, write)
         if write:
             page.write_text(right)
             wrong = checked(page, root)[1]
