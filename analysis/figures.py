@@ -235,7 +235,9 @@ def draw_panel(
     return Panel({one.label for one in series}, title, "".join(parts), size)
 
 
-def legend_panel(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> Panel:
+def legend_panel(
+    title: str, x: Axis, y: Axis, series: Sequence[Series], names_at: int = LARGE.width // 2
+) -> Panel:
     """Draw the series with their names in the panel, for a file of its own."""
     names = list(dict.fromkeys(one.label for one in series))
     styles = {
@@ -244,7 +246,7 @@ def legend_panel(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> Pane
     }
     panel = draw_panel(title, x, y, series, styles)
     texts = "".join(
-        f'<text x="{LARGE.width // 2}" y="{30 + 17 * i}" font-size="12.5" '
+        f'<text x="{names_at}" y="{30 + 17 * i}" font-size="12.5" '
         f'fill="{styles[name].colour}">{escape(name)}</text>'
         for i, name in enumerate(names)
     )

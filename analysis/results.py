@@ -231,7 +231,7 @@ class Results:
         series = [Series(arm, *part[["pass@1", y]].to_numpy(float).T) for arm, part in parts]
         x = Axis("pass@1 along training", *axis_range(one.x for one in series))
         up = Axis(y, *axis_range(one.y for one in series))
-        return legend_panel(f"{y} over pass@1", x, up, series).file()
+        return legend_panel(f"{y} over pass@1", x, up, series, names_at=60).file()
 
     def _gap(self, a: str, b: str, metric: str) -> str:
         cell = self.cell(f"{a} - {b}", metric)
