@@ -106,9 +106,9 @@ def objectives() -> dict[str, Objective]:
         found[f"spo squared β={beta:g}"] = Objective("spo", squared)
     return found | {
         "spo advantage": Objective("spo", {"loss": "advantage", "q0": "group"}),
-        "spo squared group_soft": Objective("spo", {"loss": "squared"}),
-        "spo monte_carlo": Objective("spo", {"q0": "monte_carlo"}),
-        "spo squared monte_carlo": Objective("spo", {"q0": "monte_carlo", "loss": "squared"}),
+        "spo group_soft": Objective("spo", {"q0": "group_soft"}),
+        "spo squared group_soft": Objective("spo", {"q0": "group_soft", "loss": "squared"}),
+        "spo squared monte_carlo": Objective("spo", {"loss": "squared"}),
         "spo half-online": Objective("spo", data="mixed"),
         "spo r∈{-1,0}": Objective("spo", low=-1.0, high=0.0),
         "spo r∈{-1,1}": Objective("spo", low=-1.0),
@@ -130,11 +130,11 @@ BY_RATE: dict[str, dict[str, Any]] = {
     "rloo": {"kl_coef": 0.0},
     "grpo": {"kl_coef": 0.0},
     "maxrl": {},
-    "spo": {"slope_width": 1e-9, "slope_bound": 1e9, "beta": 0.02},
+    "spo": {"q0": "group_soft", "slope_width": 1e-9, "slope_bound": 1e9, "beta": 0.02},
 }
 RATE_GROUP = 40
 NEIGHBOURS = (
-    *("spo", "spo monte_carlo", "spo squared β=0.1", "raft", "maxrl", "w_reinforce", "nsr", "rloo"),
+    *("spo", "spo group_soft", "spo squared β=0.1", "raft", "maxrl", "w_reinforce", "nsr", "rloo"),
     *("grpo kl=0", "ppo kl=0", "oapl", "vespo", "sapo", "maxk", "qrpo"),
 )
 

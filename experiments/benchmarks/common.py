@@ -119,7 +119,7 @@ def algorithms() -> dict[str, Algorithm]:
     return {
         "GRPO without KL": make("grpo", learning_rate=rate, kl_coef=0.0),
         "GRPO": make("grpo", learning_rate=rate),
-        "SPO": make("spo", learning_rate=rate),
+        "SPO q0=group_soft": make("spo", learning_rate=rate, q0="group_soft"),
         "PPO critic=shared": make("ppo", learning_rate=rate, critic="shared"),
         "PPO critic=separate": make("ppo", learning_rate=rate),
     }

@@ -40,7 +40,7 @@ from experiments.sample import Completion, PromptedProblem
 CUDA_TESTS = "tests/experiments/test_cuda.py"
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "B200": 2250e12}
 EOS, PAD, PROMPT_TOKENS = 2, 0, 512
-STEPS = ("GRPO without KL", "GRPO", "SPO", "PPO critic=shared", "PPO critic=separate")
+STEPS = ("GRPO without KL", "GRPO", "SPO q0=group_soft", "PPO critic=shared", "PPO critic=separate")
 SIZES = (
     *("hidden_size", "intermediate_size", "num_hidden_layers"),
     *("num_attention_heads", "num_key_value_heads", "vocab_size"),
