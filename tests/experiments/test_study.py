@@ -105,8 +105,8 @@ def test_a_key_that_stands_twice_and_no_study_are_refused(tmp_path):
     file.write_text("question: Which\nseeds: [0]\narms:\n  a: {}\n  a: {}\n")
     with pytest.raises(UserError, match="a stands twice"):
         read(str(file))
-    with pytest.raises(UserError, match="did you mean 'mini'"):
-        read("minni")
+    with pytest.raises(UserError, match="did you mean 'front'"):
+        read("fronnt")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_mistake_of_an_arm_names_it(write, changes, match):
     [(["algoo=spo"], "algoo"), (["seed=1"], "seed"), (["jobs=0"], "jobs"), (["again=no"], "again")],
 )
 def test_words_of_a_study_are_its_own_or_overrides(arguments, word):
-    options, overrides = split_arguments(studies.Options, ["study=mini", "jobs=auto", "steps=3"])
+    options, overrides = split_arguments(studies.Options, ["study=front", "jobs=auto", "steps=3"])
     assert options.jobs >= 1 and overrides == ["steps=3"]
     with pytest.raises(UserError, match=word):
         split_arguments(studies.Options, arguments)

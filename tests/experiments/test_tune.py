@@ -27,7 +27,7 @@ tuning: {overrides: [train.prompts=4], seed: 7, rescore_seeds: [8, 9], longer: 3
 arms:
   spo: {overrides: [experiment=tuned_s_spo, algo=spo, algo.loss=squared]}
   grpo: {overrides: [algo=grpo]}
-  other: {overrides: [experiment=tuned_mini_spo, algo=spo, algo.beta=1]}
+  other: {overrides: [experiment=tuned_front_spo, algo=spo, algo.beta=1]}
   child: {overrides: [algo=spo], weights_of: grpo}
 """
 
