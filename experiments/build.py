@@ -160,6 +160,7 @@ def build(
     activity.begin("encoding the prompts")
     tokenizer = loading.load_tokenizer(config.model)
     train_prompts = prompts_of("train", task, tokenizer, config, config.steps > 0)
+    wanted = config.train.prompts if config.steps else 0
     eval_prompts = prompts_of(config.eval.split, task, tokenizer, config, True)
     largest = max(int(prompts.ids.max(initial=0)) for prompts in (train_prompts, eval_prompts))
     check_tokens(tokenizer, model_config, config.model.path, largest)
@@ -244,7 +245,7 @@ def build(
             evaluation=evaluation,
             initial_values=initial_values,
             ledger=ledger,
-            problems=problem_line(task, len(train_prompts), len(eval_prompts), facts),
+            problems=problem_line(task, len(train_prompts), len(eval_prompts), facts, wanted),
             sandbox=f"{environments.name} ({environments.strength})",
         )
 

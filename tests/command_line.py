@@ -28,6 +28,11 @@ SMALL = [
 ]
 
 
+def merged(*words):
+    """The last word of each key."""
+    return [*{word.partition("=")[0]: word for word in words}.values()]
+
+
 def call(*arguments, cwd=ROOT):
     """`python run.py` with these arguments, which takes four seconds to start a run."""
     return subprocess.run(

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM
 
+from tests.command_line import merged
 from tests.experiments.compose import config
 from tests.selection import all_but_slow
 
@@ -169,7 +170,7 @@ def test_equal_weights_with_another_config_share_no_cache(tmp_path):
 
 
 def start(tmp_path, *overrides):
-    arguments = [*SMALL, "algo=grpo", "steps=5000", "eval.every=0", *overrides]
+    arguments = merged(*SMALL, "algo=grpo", "steps=5000", "eval.every=0", *overrides)
     process = subprocess.Popen(
         [sys.executable, "run.py", *arguments, f"output_dir={tmp_path}"],
         cwd=ROOT,

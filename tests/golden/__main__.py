@@ -170,7 +170,8 @@ def objectives(out: Path) -> dict[str, Any]:
 
 
 def execute(command: list[str]) -> None:
-    """Run a command in the tree's root; show its output if it fails."""
+    """Run a command in the tree's root; show its output if it fails. The last of a key holds."""
+    command = [*{word.partition("=")[0]: word for word in command}.values()]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
