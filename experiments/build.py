@@ -42,7 +42,8 @@ from experiments.run_dir.records import Records
 from experiments.runtime.base import SINGLE_PROCESS, Runtime, build_worker_parts
 from experiments.runtime.judges import Environments
 
-FACTS_OF_TASK = ("rows_read", "left_out", "first_left_out", "decontaminated")  # for run.json
+# for run.json
+FACTS_OF_TASK = ("rows_read", "left_out", "first_left_out", "changed", "decontaminated")
 
 
 @runtime_checkable

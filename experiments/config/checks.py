@@ -22,10 +22,12 @@ from experiments.config.schema import RunConfig, plain_values
 from experiments.errors import UserError, is_rank_zero
 
 CHOICES = {"algo", "task", "model", "engine", "sandbox", "runtime"}  # sections with choices
-MADE_FOR = {  # path of a bundled model → task.make of the problems that it was pretrained on
-    "assets/nano": "envs.tasks.mini.make",
-    "assets/nano_feedback": "envs.tasks.mini.make",
-    "assets/nano_5m": "envs.tasks.mini.make_long",
+MINI = {"envs.tasks.mini.make": "mini", "envs.tasks.mini.make_long": "mini_long"}
+# path of a bundled model → task of the problems that it was pretrained on
+PRETRAINED_ON = {
+    "assets/nano": "mini",
+    "assets/nano_feedback": "mini",
+    "assets/nano_5m": "mini_long",
 }
 Fault = tuple[object, str]  # whether the combination is there, and the message
 
@@ -63,20 +65,18 @@ def print_notes(configs: Sequence[RunConfig]) -> None:
 
 
 def _notes(c: RunConfig) -> Iterator[str]:
-    task, prompts, (path, made) = c.task, c.train.prompts, (c.model.path, c.task.make)
-    if (made in MADE_FOR.values() or task.rows or task.parts) and made != MADE_FOR.get(path, made):
+    task, prompts, suited = c.task, c.train.prompts, PRETRAINED_ON.get(c.model.path)
+    here = MINI.get(str(task.make))
+    if suited and suited != here and (here or task.rows or task.parts):
         yield (
             f"model={c.model.name} with task={task.name}: it was pretrained on the problems of "
-            f"{'task=mini_long' if path == 'assets/nano_5m' else 'task=mini'}; expect few right "
-            "programs"
+            f"task={suited}; expect few right programs"
         )
     if above := [k for k in c.eval.k if k > c.eval.samples]:
         yield f"eval.k={c.eval.k} with eval.samples={c.eval.samples}: {above} are left out"
-    if prompts > task.train_problems:
-        yield (
-            f"train.prompts={prompts} of task.train_problems={task.train_problems}: a batch has "
-            "some problems more than once"
-        )
+    if prompts > (most := task.train_problems):
+        more = "a batch has some problems more than once"
+        yield f"train.prompts={prompts} of task.train_problems={most}: {more}"
 
 
 def validate(config: RunConfig, needs: Needs) -> None:

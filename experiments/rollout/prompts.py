@@ -188,9 +188,7 @@ def problem_facts(
     } | ({"checker_programs": languages} if any(languages.values()) else {})
 
 
-def problem_line(
-    task: Task, train: int, evaluated: int, facts: dict[str, Any], batch: int = 0
-) -> str:
+def problem_line(task: Task, train: int, evaluated: int, facts: dict[str, Any], batch: int) -> str:
     """Return a line on the problems: their numbers, those left out and why, cheap programs.
 
     `batch`: problems of a batch; 0 if none is trained on.
@@ -201,6 +199,7 @@ def problem_line(
         text += f", of {task.rows_read} rows"
     if task.left_out:
         text += f"; left out: {left_out_line(task)}"
+    text += "".join(f"; {reason} {count}" for reason, count in task.changed.items())
     earnings = facts.get("cheap_programs", {}).get("train")
     if earnings and (line := earnings_line(earnings)):
         text += f"; {line}"

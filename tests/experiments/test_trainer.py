@@ -19,20 +19,10 @@ from tests.selection import all_but_slow
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
-    "steps=3",
-    "eval.every=2",
-    "eval.samples=2",
-    "eval.k=[1,2,5]",
-    "eval.kl_samples=1",
-    "task.max_response_tokens=32",
-    "train.prompts=4",
-    "train.group_size=4",
-    "task.train_problems=12",
-    "task.choose_problems=4",
-    "task.test_problems=4",
-    "task.tune_problems=2",
-    "sandbox=embedded",
-    "algo.learning_rate=1e-3",
+    *("steps=3", "eval.every=2", "eval.samples=2", "eval.k=[1,2,5]", "eval.kl_samples=1"),
+    *("task.max_response_tokens=32", "train.prompts=4", "train.group_size=4"),
+    *("task.train_problems=12", "task.choose_problems=4", "task.test_problems=4"),
+    *("task.tune_problems=2", "sandbox=embedded", "algo.learning_rate=1e-3"),
     "train.warmup_steps=0",
 ]
 

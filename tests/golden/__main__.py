@@ -36,15 +36,8 @@ DATA = Path(os.environ.get("SPO_BENCH_DATA") or ROOT.parent / "shared" / "data")
 TOLERANCE = 1e-3
 
 SMALL = [
-    "steps=5",
-    "train.prompts=8",
-    "task.train_problems=64",
-    "task.choose_problems=8",
-    "eval.every=0",
-    "eval.samples=4",
-    "eval.k=[1,4]",
-    "eval.kl_samples=2",
-    "sandbox=embedded",
+    *("steps=5", "train.prompts=8", "task.train_problems=64", "task.choose_problems=8"),
+    *("eval.every=0", "eval.samples=4", "eval.k=[1,4]", "eval.kl_samples=2", "sandbox=embedded"),
 ]
 # name → the command lines of a run; {out}: the folder of all of them
 RUNS = {
