@@ -29,13 +29,7 @@ def rows_of(out):
 
 def start(place, *given):
     return subprocess.Popen(
-        [
-            sys.executable,
-            str(ROOT / "run.py"),
-            "-m",
-            *merged(*SMALL, *given),
-            f"output_dir={place}",
-        ],
+        [sys.executable, "run.py", "-m", *merged(*SMALL, *given), f"output_dir={place}"],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         stdout=subprocess.PIPE,
