@@ -6,7 +6,6 @@ only in the annotations; pydantic checks values. An error is one line: key, valu
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -34,6 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 T = TypeVar("T")
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+FIRST = ("spo", "ppo", "grpo")  # suggested before other names that are as close
 UNREAD = 141  # exit status if nobody reads the output: 128 + SIGPIPE
 
 
@@ -82,14 +82,25 @@ def did_you_mean(key: str, known: Sequence[str]) -> str:
     """Suggest known keys for an unknown one, as the beginning of a message; "" if none is close.
 
     A key is close if the last name is equal, if it abbreviates the last name (`lr` for
-    `learning_rate`), or by spelling.
+    `learning_rate`), by spelling (two swapped letters are one error), or if it begins the last
+    name. Case is ignored.
     """
-    leaf, names = key.rpartition(".")[2], {k: k.rpartition(".")[2] for k in known}
+    from rapidfuzz import process
+    from rapidfuzz.distance import OSA
+
+    leaf = key.rpartition(".")[2].lower()
+    names = {k: k.rpartition(".")[2].lower() for k in sorted(known, key=lambda k: k not in FIRST)}
     near = [
         k
         for k, name in names.items()
         if leaf in (name, "".join(word[:1] for word in name.split("_")))
-    ] or difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+    ]
+    score = OSA.normalized_similarity
+    best = process.extractOne(
+        key, list(names), scorer=score, processor=str.lower, score_cutoff=0.66
+    )
+    begun = [k for k, name in names.items() if len(leaf) > 2 and name.startswith(leaf)]
+    near = near or ([best[0]] if best else begun)
     return f"did you mean {' or '.join(map(repr, near[:2]))}? " if near else ""
 
 
@@ -264,9 +275,8 @@ def load_function(name: str, key: str) -> Callable:
     function = getattr(module, attribute, None)
     if not callable(function):
         names = [known for known, value in vars(module).items() if callable(value)]
-        near = difflib.get_close_matches(attribute, names, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{key}={name}: {module_name} has no function {attribute}{hint}")
+        near = did_you_mean(attribute, names)
+        raise ValueError(f"{key}={name}: {near}{module_name} has no function {attribute}")
     return function
 
 
@@ -279,13 +289,16 @@ def composed(words: Sequence[str], folder: Path = CONF) -> DictConfig:
     Among the words may be Hydra's flags `--config-path=FOLDER`, in place of `folder`, and
     `--config-dir=FOLDER`, which has further choices. Raises ValueError in one line.
     """
-    overrides = [word for word in words if not word.startswith("--")]
+    overrides = [_with_whole_numbers(word) for word in words if not word.startswith("--")]
     folders = [w.removeprefix(CONFIG_PATH) for w in words if w.startswith(CONFIG_PATH)]
     folder = Path(folders[-1] if folders else folder).resolve()
     more = [Path(w.removeprefix(CONFIG_DIR)).resolve() for w in words if w.startswith(CONFIG_DIR)]
     search = [f"hydra.searchpath=[{','.join(f'file://{path}' for path in more)}]"] if more else []
     if not (folder / "config.yaml").is_file():
         raise ValueError(f"{CONFIG_PATH}{folder}: there is no config.yaml in it")
+    for path in more:
+        if not path.is_dir():
+            raise ValueError(f"{CONFIG_DIR}{path}: no such folder")
     try:
         with hydra.initialize_config_dir(str(folder), version_base="1.3"):
             return hydra.compose("config", overrides=[*search, *overrides])
@@ -300,10 +313,11 @@ def composed(words: Sequence[str], folder: Path = CONF) -> DictConfig:
             inner = re.search(r"full_key: (\S+)", cause)
             key = inner[1] if inner and inner[1].startswith(f"{unknown[1]}.") else unknown[1]
             choices = [w for w in words if w[:2] == "--" or (folder / w.partition("=")[0]).is_dir()]
-            values = OmegaConf.to_container(composed(choices, folder))
-            known = [name for name, _ in leaves(values)]  # type: ignore[arg-type]
+            values: Any = OmegaConf.to_container(composed(choices, folder))
+            near = _choices_with(key, values, folder)
+            near = near or did_you_mean(key, [*values, *(name for name, _ in leaves(values))])
             lists = "`python run.py --help` lists the keys"
-            raise ValueError(f"unknown key {key!r}; {did_you_mean(key, known)}{lists}") from error
+            raise ValueError(f"unknown key {key!r}; {near}{lists}") from error
         if section := re.match(r"Error merging override ((\S+?)=.*)", str(error)):
             own = f"it has keys of its own, {section[2]}.KEY=VALUE"
             reason = cause.partition("\n")[0] if "could not be converted" in cause else own
@@ -314,7 +328,7 @@ def composed(words: Sequence[str], folder: Path = CONF) -> DictConfig:
 def parse_overrides(words: Sequence[str]) -> list[Override]:
     """Return Hydra's overrides. Raises ValueError, which names the word."""
     parser, overrides = OverridesParser.create(), list[Override]()
-    for word in words:
+    for word in map(_with_whole_numbers, words):
         try:
             overrides += parser.parse_overrides([word])
         except OverrideParseException as error:
@@ -326,13 +340,30 @@ def parse_overrides(words: Sequence[str]) -> list[Override]:
     return overrides
 
 
+def _with_whole_numbers(word: str) -> str:
+    """Write steps=1e3 as steps=1000: a number with an exponent would be a float."""
+    pattern = r"(?<=[=,[ ])(\d+)e\+?(\d)(?=[], ,]|$)"
+    whole = re.sub(pattern, lambda number: number[1] + "0" * int(number[2]), word)
+    return word if {*word} & {*"\"'"} else whole
+
+
+def _choices_with(key: str, values: Mapping[str, Any], folder: Path) -> str:
+    """Return the beginning of a message on a key of other choices of its group, or ""."""
+    group, _, leaf = key.rpartition(".")
+    names = choices_of(group, folder) if group in values else []
+    files = {name: _with_bases(folder / group / f"{name}.yaml") for name in names}
+    have = [name for name, some in files.items() if any(leaf in OmegaConf.load(f) for f in some)]
+    first = ", ".join(sorted(have, key=lambda name: name not in FIRST)[:5])
+    return f"it is a key of {group}={first}{', …' * (len(have) > 5)}; " if have else ""
+
+
 def choices_of(group: str, folder: Path = CONF) -> list[str]:
     """The choices of a group of conf/; files that begin with _ are bases of others."""
     return sorted(file.stem for file in (folder / group).glob("[!_]*.yaml"))
 
 
 def _no_such_choice(error: MissingConfigException, folder: Path) -> str:
-    group, _, name = (error.missing_cfg_file or "").partition("/")
+    group, _, name = (error.missing_cfg_file or "").rpartition("/")
     options = [o for o in error.options or choices_of(group, folder) if not o.startswith("_")]
     near, more = did_you_mean(name, options), ""
     if group == "model":

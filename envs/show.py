@@ -11,7 +11,8 @@ as in a run, and on each test alone.
 feedback=true judges it by the tests that the statement shows, and prints the observation that a
 model would read (task.feedback, task.feedback_prompt).
 
-With FILE the exit status is 0 for an accepted program, 1 for any other, and 2 for a mistake.
+With FILE the exit status is 0 for an accepted program, 1 for any other, and 2 for a mistake. Of a
+list it is 1 if no problem can be used.
 """
 
 from __future__ import annotations
@@ -70,8 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.problem is None:
             if options.file:
                 raise ValueError("problem=... is missing: the one that the program is judged on")
-            _list(config, console)
-            return 0
+            return _list(config, console)
         problem, task = find_problem(config, options.problem)
         if options.file:
             return judge_program(config, options, judge, problem, console)
@@ -205,8 +205,8 @@ def _open_whole(config: TaskConfig) -> Task:
     return open_task(replace(config, decontaminate=False))
 
 
-def _list(config: TaskConfig, console: Console) -> None:
-    """List the first problems of each split, and why others were left out."""
+def _list(config: TaskConfig, console: Console) -> int:
+    """List the first problems of each split, and why others were left out; return the status."""
     task = _open_whole(config)
     for split, problems in task.splits().items():
         console.print(f"{split}: {len(problems)} problems")
@@ -217,6 +217,12 @@ def _list(config: TaskConfig, console: Console) -> None:
         row = task.first_left_out.get(reason)
         text = _text(f"left out, {reason}: {count}" + f" (first: {row})" * bool(row))
         console.print(text, soft_wrap=True)
+    for reason, count in task.changed.items():
+        console.print(f"{reason}: {count}", soft_wrap=True)
+    if any(task.splits().values()):
+        return 0
+    console.print("no problem can be used")
+    return 1
 
 
 def _limit(value: float | None, unit: str) -> str:

@@ -176,6 +176,7 @@ class Report:
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     qualities: dict[str, Quality] = field(default_factory=dict)
     disagreements: list[str] = field(default_factory=list)
+    usable: bool = True  # whether a run could use any of the problems
 
     def add(self, one: LabelledProgram, judgement: Judgement) -> None:
         """Count a judged program."""
@@ -192,8 +193,9 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether programs were judged, and each has a verdict."""
-        return bool(self.verdicts) and all(v != "INFRA_ERROR" for _, v in self.verdicts)
+        """Whether programs were judged, each has a verdict, and a problem can be used."""
+        failed = any(verdict == "INFRA_ERROR" for _, verdict in self.verdicts)
+        return self.usable and bool(self.verdicts) and not failed
 
 
 def labelled_programs(problems: Sequence[Problem], options: Options) -> Iterator[LabelledProgram]:
@@ -278,6 +280,10 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
     if not report.verdicts:
         reason = "the problems have no programs" if problems else "no row gave a problem"
         console.print(f"nothing was judged: {reason}")
+    reasons = Counter(entry.left_out for entry in getattr(problems, "entries", ()))
+    report.usable = None in reasons or not reasons
+    if not report.usable:
+        console.print("no problem can be used:", *(f"{why}: {n}" for why, n in reasons.items()))
     stats = judge.stats
     console.print(
         f"{stats.submissions / max(wall_s, 1e-9):.1f} programs/s, {stats.tests_run} tests in "
@@ -309,7 +315,7 @@ def show(report: Report, skipped: Mapping[str, int], console: Console) -> None:
     earned = [f"{one.name}: {one.earned_by}{_MARKED * one.needs_checker}" for one in earning]
     lists = {
         f"problems that accept a cheap program, of {len(report.qualities)}": sorted(earned),
-        "rows skipped": [f"{reason}: {count}" for reason, count in sorted(skipped.items())],
+        "rows skipped or changed": [f"{why}: {count}" for why, count in sorted(skipped.items())],
         "not as the data set says": report.disagreements,
     }
     for title, lines in lists.items():
@@ -443,8 +449,8 @@ def parse_judge_arguments(
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit status.
 
-    0: every program has a verdict; 1: one has none, or nothing was judged; 2: a one-line error;
-    130: interrupted.
+    0: every program has a verdict; 1: one has none, nothing was judged, or no problem can be used;
+    2: a one-line error; 130: interrupted.
     """
     try:
         arguments = sys.argv[1:] if argv is None else argv

@@ -42,7 +42,8 @@ from experiments.run_dir.records import Records
 from experiments.runtime.base import SINGLE_PROCESS, Runtime, build_worker_parts
 from experiments.runtime.judges import Environments
 
-FACTS_OF_TASK = ("rows_read", "left_out", "first_left_out", "decontaminated")  # for run.json
+# for run.json
+FACTS_OF_TASK = ("rows_read", "left_out", "first_left_out", "changed", "decontaminated")
 
 
 @runtime_checkable
@@ -160,6 +161,7 @@ def build(
     activity.begin("encoding the prompts")
     tokenizer = loading.load_tokenizer(config.model)
     train_prompts = prompts_of("train", task, tokenizer, config, config.steps > 0)
+    wanted = config.train.prompts if config.steps else 0
     eval_prompts = prompts_of(config.eval.split, task, tokenizer, config, True)
     largest = max(int(prompts.ids.max(initial=0)) for prompts in (train_prompts, eval_prompts))
     check_tokens(tokenizer, model_config, config.model.path, largest)
@@ -244,7 +246,7 @@ def build(
             evaluation=evaluation,
             initial_values=initial_values,
             ledger=ledger,
-            problems=problem_line(task, len(train_prompts), len(eval_prompts), facts),
+            problems=problem_line(task, len(train_prompts), len(eval_prompts), facts, wanted),
             sandbox=f"{environments.name} ({environments.strength})",
         )
 

@@ -26,7 +26,7 @@ from pydantic import BeforeValidator, PositiveInt
 
 from envs.caching import cache_root
 from envs.command_line import CONF, parse_arguments
-from experiments.config.checks import parse
+from experiments.config.checks import parse, print_notes
 from experiments.config.composition import config_of, is_finished, jobs_of
 from experiments.config.preflight import check_before_start, resolve_defaults
 from experiments.config.schema import RunConfig
@@ -233,10 +233,11 @@ def _start_process(job: Job, at_once: int, again: Again) -> subprocess.Popen:
     """Start a sweep of one job, in a session of its own, where a terminal's Ctrl-C is not heard."""
     (log := log_of(job)).parent.mkdir(parents=True, exist_ok=True)
     cores = max(1, len(os.sched_getaffinity(0)) // at_once)
+    words = {word.partition("=")[0]: word for word in job.overrides}  # the last one of a key holds
     own = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "SPO_BENCH_CORES": str(cores)}
     with log.open("ab") as out:
         return subprocess.Popen(
-            [sys.executable, str(ROOT / "run.py"), "-m", *job.overrides, f"again={again}"],
+            [sys.executable, str(ROOT / "run.py"), "-m", *words.values(), f"again={again}"],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
@@ -321,6 +322,7 @@ def check_runs(configs: Sequence[RunConfig]) -> None:
     for config in configs:
         check_launch(config)
     check_before_start(configs)
+    print_notes(configs)
 
 
 # The table at the end.

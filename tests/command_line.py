@@ -14,18 +14,15 @@ import run
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
-    "steps=1",
-    "eval.every=0",
-    "eval.samples=2",
-    "eval.k=[1,2]",
-    "train.prompts=2",
-    "train.group_size=2",
-    "task.train_problems=4",
-    "task.tune_problems=2",
-    "task.choose_problems=2",
-    "task.test_problems=2",
-    "sandbox=embedded",
+    *("steps=1", "eval.every=0", "eval.samples=2", "eval.k=[1,2]", "train.prompts=2"),
+    *("train.group_size=2", "task.train_problems=4", "task.tune_problems=2"),
+    *("task.choose_problems=2", "task.test_problems=2", "sandbox=embedded"),
 ]
+
+
+def merged(*words):
+    """The last word of each key."""
+    return [*{word.partition("=")[0]: word for word in words}.values()]
 
 
 def call(*arguments, cwd=ROOT):

@@ -16,19 +16,6 @@ from experiments.config.schema import (
     TrainConfig,
 )
 
-SECTIONS = [
-    "task",
-    "model",
-    "engine",
-    "sandbox",
-    "judge",
-    "runtime",
-    "logger",
-    "train",
-    "replay",
-    "eval",
-]
-
 
 def options_of(name: str, **given) -> Options:
     """Options of an algorithm, e.g. options_of("spo", beta=0.1)."""

@@ -12,7 +12,7 @@ import time
 import pandas
 import pytest
 
-from tests.command_line import ROOT, SMALL, call
+from tests.command_line import ROOT, SMALL, call, merged
 
 STEPS = 3
 
@@ -29,7 +29,7 @@ def rows_of(out):
 
 def start(place, *given):
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "run.py"), "-m", *SMALL, *given, f"output_dir={place}"],
+        [sys.executable, "run.py", "-m", *merged(*SMALL, *given), f"output_dir={place}"],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         stdout=subprocess.PIPE,

@@ -51,6 +51,7 @@ def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path, call_here):
         "rows_read": 41,
         "left_out": {"input_output is empty": 1},
         "first_left_out": {"input_output is empty": f"line 41 of {file}"},
+        "changed": {},
         "decontaminated": [],
     }
     metrics = pandas.read_parquet(folder / "metrics.parquet")

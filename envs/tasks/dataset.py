@@ -91,6 +91,7 @@ def open_dataset(config: TaskConfig) -> Task:
         data_hash=hashlib.sha256(repr(content).encode()).hexdigest()[:16],
         rows_read=sum(reader.rows for reader in readers),
         left_out=+left_out,
+        changed=sum((reader.changed for reader in readers), Counter[str]()),
         first_left_out=dict(ChainMap(*(reader.first_left_out for reader in readers))),
         split_shares=readers[0].split_shares if len(readers) == 1 else {},
         decontaminated=duplicates,
@@ -100,13 +101,14 @@ def open_dataset(config: TaskConfig) -> Task:
 def every_problem(config: TaskConfig, skipped: Counter[str]) -> StoredProblems:
     """Return all problems of task.path, also those that no run uses, that the task's keys choose.
 
-    Rows without a problem are counted in `skipped` by reason and the first such row.
+    Rows without a problem are counted in `skipped` by reason and the first such row, and so are
+    problems that differ from their row.
     """
     data_set = DataSet(config)
     files = [file for found in data_set.files.values() for file in found]
     entries = data_set.read(files, alone=len(files) == 1, unusable=True)
     data_set.check_keys()
-    for reason, count in data_set.left_out.items():
+    for reason, count in (data_set.left_out + data_set.changed).items():
         first = data_set.first_left_out.get(reason)
         skipped[f"{reason} (first: {first})" if first else reason] += count
     return StoredProblems(entries)
@@ -167,6 +169,7 @@ class DataSet:
         self.files = find_files(config.path, "task.path", config.files)
         self.rows = 0
         self.left_out = Counter[str]()
+        self.changed = Counter[str]()
         self.first_left_out: dict[str, str] = {}
         self.split_shares: dict[str, float] = {}
         self._found: list[Entry] = []  # before any was left out
@@ -185,6 +188,7 @@ class DataSet:
         found = converted(files, converter, limits, alone, data_set)
         self.rows += found.rows
         self.left_out += found.skipped
+        self.changed += found.changed
         self.first_left_out = found.first_skipped | self.first_left_out
         self._found += found.entries
         kept = []

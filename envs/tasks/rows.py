@@ -1,14 +1,15 @@
 """Rows of a data set: find their files, read them, convert them to problems, keep these on disk.
 
-A file is JSON lines, one JSON array, Parquet or Arrow. It lies in a folder or on the Hugging Face
-hub (streamed, at a pinned commit). `task.rows` names the function that converts a row. Rows that
-give no problem are counted by reason. Problems that accept several answers are kept, marked
-`needs_checker`. Each file is converted once: its problems are stored under a hash of the file, the
-limits on tests, and the code that converts rows.
+A file is JSON lines, one JSON array, CSV, Parquet or Arrow. It lies in a folder or on the hub of
+Hugging Face (streamed, at a pinned commit). `task.rows` names the function that converts a row.
+Rows that give no problem are counted by reason. Problems that accept several answers are kept,
+marked `needs_checker`. Each file is converted once: its problems are stored under a hash of the
+file, the limits on tests, and the code that converts rows.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import inspect
 import io
@@ -41,11 +42,14 @@ from envs.tasks.stored import Entry, load_entries, row_of, statement_hash, store
 from envs.tasks.task import FieldsConfig, FilesConfig
 
 FOLDER_PATTERNS = {"train": "train*", "validation": "valid*", "test": "test*", "choose": "choose*"}
-SUFFIXES = (".parquet", ".arrow", ".jsonl", ".json")
+SUFFIXES = (".parquet", ".arrow", ".jsonl", ".json", ".csv")
+DROPPED = "kept without tests over task.max_test_bytes"  # how a problem differs from its row
+RENAMED = "with the name of an earlier problem: renamed NAME#2"  # likewise
 FIRST_ROWS = 200  # of which one gives a problem, and one has each column
 _SHOWN_FAULTS = 3
 _ARROW_ROWS = 16  # read at once: the rows of whole contests hold megabytes each
 _CHUNK = 1 << 20  # characters of a JSON array read at once
+_MAX_CELL = 1 << 30  # characters of a cell in a CSV file
 _PINNED = re.compile(r"hf://datasets/(?P<name>[^@]+)@(?P<commit>[0-9a-f]{40})")
 # of a column of an unexpected type, or of a parser (html.parser asserts): not worth a crash
 _ERRORS_OF_A_ROW = (
@@ -53,7 +57,8 @@ _ERRORS_OF_A_ROW = (
 )
 
 T = TypeVar("T")
-Numbered = tuple[str, Row | None]  # place in the file, such as "line 3"; None: not JSON
+# place in the file, such as "line 3"; None: not JSON; SkipRow: another fault
+Numbered = tuple[str, Row | SkipRow | None]
 
 
 # Files.
@@ -208,6 +213,9 @@ def read_rows(file: RowFile) -> Iterator[Numbered]:
         if file.suffix in (".parquet", ".arrow"):
             yield from _numbered(_arrow_rows(content, file.suffix))
             return
+        if file.suffix == ".csv":
+            yield from _csv_rows(content)
+            return
         text = io.TextIOWrapper(content, encoding="utf-8", errors="surrogateescape")
         is_array = text.read(4096).lstrip("\ufeff \t\r\n").startswith("[")
         text.seek(0)
@@ -217,6 +225,17 @@ def read_rows(file: RowFile) -> Iterator[Numbered]:
         for number, line in enumerate(text, 1):
             if line.strip():
                 yield f"line {number}", _parsed(line)
+
+
+def _csv_rows(file: Any) -> Iterator[Numbered]:
+    """Yield the rows below a header, each with its last line; an empty cell is None."""
+    csv.field_size_limit(_MAX_CELL)
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    reader = csv.DictReader(text)
+    for row in reader:
+        odd = SkipRow("a row has more or fewer cells than the header")
+        is_odd = None in row or None in row.values()
+        yield f"line {reader.line_num}", odd if is_odd else {k: row[k] or None for k in row}
 
 
 def _numbered(rows: Iterable[Row | None]) -> Iterator[Numbered]:
@@ -296,7 +315,6 @@ def load_converter(name: str | None, fields: FieldsConfig, key: str) -> Converte
     code = code_digest(function.__module__, name.rpartition(".")[0])
     prefix = name.removesuffix(".problem").rpartition(".")[2]
     if "fields" in inspect.signature(function).parameters:
-        own.check_columns(fields, [], "")
         convert = partial(function, fields=fields)
         return Converter(convert, prefix, repr((name, code, fields)), fields)
     if fields != FieldsConfig():
@@ -304,8 +322,10 @@ def load_converter(name: str | None, fields: FieldsConfig, key: str) -> Converte
     return Converter(function, prefix, repr((name, code)))
 
 
-def convert_row(converter: Converter, row: Row | None, number: int) -> Problem | SkipRow:
+def convert_row(converter: Converter, row: Row | SkipRow | None, number: int) -> Problem | SkipRow:
     """Return a row's problem, or the reason why it has none. No content of a row raises."""
+    if isinstance(row, SkipRow):
+        return row
     if not isinstance(row, dict):
         return SkipRow("the line is not a JSON object")
     try:
@@ -336,7 +356,7 @@ def _checked(problem: Problem) -> Problem:
         for text in texts:
             text.encode()
     except UnicodeEncodeError:
-        raise SkipRow("a text is not Unicode") from None
+        raise SkipRow("a text is not Unicode: save the file as UTF-8") from None
     marked = problem.checker == "needs_checker"
     if not (marked or problem.checker == PROGRAM or is_checker(problem.checker)):
         raise SkipRow(f"there is no checker {problem.checker[:60]!r}")
@@ -390,6 +410,7 @@ class Converted:
     entries: list[Entry] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)  # reason → how many rows
     first_skipped: dict[str, str] = field(default_factory=dict)  # reason → "line 3 of FILE"
+    changed: Counter[str] = field(default_factory=Counter)  # DROPPED, RENAMED → how many problems
 
 
 def converted(
@@ -417,15 +438,17 @@ def converted(
         for batch in batches:
             first += batch.num_rows
             found.rows += batch.num_rows
+            found.changed[DROPPED] += sum(map(bool, batch.column("dropped_tests").to_pylist()))
             reasons, places = (batch.column(name).to_pylist() for name in ("skipped", "place"))
             for reason, place in zip(reasons, places, strict=True):
                 if reason is not None:
                     found.skipped[reason] += 1
                     found.first_skipped.setdefault(reason, f"{place} of {file.label}")
     names = unique_names(entry.name for entry in found.entries)
+    pairs = list(zip(found.entries, names, strict=True))
+    found.changed[RENAMED] = sum(entry.name != name for entry, name in pairs)
     found.entries = [
-        entry if entry.name == name else replace(entry, name=name)
-        for entry, name in zip(found.entries, names, strict=True)
+        entry if entry.name == name else replace(entry, name=name) for entry, name in pairs
     ]
     return found
 
@@ -449,7 +472,8 @@ def _stored_rows(
             left_out = None if problem.tests else "tests over task.max_test_bytes"
             if problem.checker == "needs_checker":
                 left_out = "needs a checker of its own"
-            yield row_of(problem, left_out)
+            dropped = min(limits.max_tests, len(item.tests)) - len(problem.tests)
+            yield row_of(problem, left_out) | {"dropped_tests": max(0, dropped)}
             continue
         yield {"skipped": str(item), "place": place}
         if faults is not None:

@@ -53,6 +53,7 @@ def schema() -> pa.Schema:
             ("statement_hash", pa.string()),
             ("strength", strength),
             ("left_out", pa.string()),  # why the problem cannot be used; null if it can
+            ("dropped_tests", pa.int64()),  # over task.max_test_bytes
             ("skipped", pa.string()),  # why the row gave no problem; null if it did
             ("place", pa.string()),  # of a skipped row in its file, such as "line 3"
         ]

@@ -107,8 +107,8 @@ class TaskConfig:
     # data sets that are joined, split by split: a file of conf/task/ each, and keys of its own, as
     # in "taco difficulty=[EASY] path=FILE"
     parts: list[str] = field(default_factory=list)
-    # the rows: a .jsonl, .json, .parquet or .arrow file, a folder with files of each split, or
-    # hf://datasets/ID@COMMIT with the files of each split in `files`
+    # the rows: a file of .jsonl, .json, .csv, .parquet or .arrow, a folder with files of each
+    # split, or hf://datasets/ID@COMMIT with the files of each split in `files`
     path: str | None = None
     files: FilesConfig = field(default_factory=FilesConfig)
     fields: FieldsConfig = field(default_factory=FieldsConfig)  # if `rows` maps columns
@@ -182,6 +182,7 @@ class Task:
     examples: list[Problem] = field(default_factory=list)  # few-shot examples before every prompt
     rows_read: int = 0  # of a data set
     left_out: Counter[str] = field(default_factory=Counter)  # why rows gave no problem → how many
+    changed: Counter[str] = field(default_factory=Counter)  # how kept problems differ from rows
     # of reasons that lie in the row: the first such row
     first_left_out: dict[str, str] = field(default_factory=dict)
     # share of each split that a hash of the statements divides; empty: the data set's own splits

@@ -6,9 +6,10 @@ anything heavy starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
-from math import isfinite
+from math import gcd, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,16 @@ from omegaconf.errors import OmegaConfBaseException
 from algorithms.base import Needs
 from envs.command_line import load_function, parse_values
 from experiments.config.schema import RunConfig, plain_values
-from experiments.errors import UserError
+from experiments.errors import UserError, is_rank_zero
 
 CHOICES = {"algo", "task", "model", "engine", "sandbox", "runtime"}  # sections with choices
+MINI = {"envs.tasks.mini.make": "mini", "envs.tasks.mini.make_long": "mini_long"}
+# path of a bundled model → task of the problems that it was pretrained on
+PRETRAINED_ON = {
+    "assets/nano": "mini",
+    "assets/nano_feedback": "mini",
+    "assets/nano_5m": "mini_long",
+}
 Fault = tuple[object, str]  # whether the combination is there, and the message
 
 
@@ -47,6 +55,28 @@ def parse(composed: DictConfig) -> RunConfig:
     config.algo = algo
     validate(config, algorithm(algo, config.task.reward.high).needs)
     return config
+
+
+def print_notes(configs: Sequence[RunConfig]) -> None:
+    """Print a line on stderr for each setting that is allowed and may surprise, once."""
+    notes = dict.fromkeys(note for config in configs for note in _notes(config))
+    for note in notes if is_rank_zero() else ():
+        print(f"NOTE: {note}", file=sys.stderr)
+
+
+def _notes(c: RunConfig) -> Iterator[str]:
+    task, prompts, suited = c.task, c.train.prompts, PRETRAINED_ON.get(c.model.path)
+    here = MINI.get(str(task.make))
+    if suited and suited != here and (here or task.rows or task.parts):
+        yield (
+            f"model={c.model.name} with task={task.name}: it was pretrained on the problems of "
+            f"task={suited}; expect few right programs"
+        )
+    if above := [k for k in c.eval.k if k > c.eval.samples]:
+        yield f"eval.k={c.eval.k} with eval.samples={c.eval.samples}: {above} are left out"
+    if prompts > (most := task.train_problems):
+        more = "a batch has some problems more than once"
+        yield f"train.prompts={prompts} of task.train_problems={most}: {more}"
 
 
 def validate(config: RunConfig, needs: Needs) -> None:
@@ -121,6 +151,12 @@ def _of_batches(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         t.minibatches > t.prompts,
         f"train.minibatches={t.minibatches} of train.prompts={t.prompts}: each optimiser step "
         "needs at least one prompt; use at most train.prompts",
+    )
+    yield (
+        t.prompts % t.minibatches,
+        f"train.minibatches={t.minibatches} does not divide train.prompts={t.prompts}: optimiser "
+        f"steps of one batch would differ in size; use {gcd(t.prompts, t.minibatches)}, or "
+        f"train.prompts={t.prompts // t.minibatches * t.minibatches}",
     )
     least = max(needs.groups, 2 if t.resample_zero_variance else 1)
     yield (

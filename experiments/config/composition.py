@@ -29,7 +29,7 @@ from envs.command_line import (
     wants_help,
     yaml_lines,
 )
-from experiments.config.checks import parse
+from experiments.config.checks import parse, print_notes
 from experiments.config.preflight import with_model_folder
 from experiments.config.schema import RunConfig, plain_values
 from experiments.errors import UserError
@@ -78,12 +78,19 @@ def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
             words.append(argument)
     sweep = is_sweep(arguments)
     try:
-        overrides = parse_overrides(words)
+        overrides, seen = parse_overrides(words), dict[str, str]()
         for override in overrides:
             line, key = override.input_line or "", override.key_or_group
+            if (first := seen.setdefault(key, line)) != line:
+                raise ValueError(f"{first} {line}: give {key} once; -m {key}=A,B runs each value")
             if override.is_sweep_override():
                 if not sweep:
-                    raise ValueError(f"{line}: several values are a sweep: python run.py -m {line}")
+                    several = f"; {key}=[{line.partition('=')[2]}] is one run with all of them"
+                    more = f"python run.py -m {line}{several * (key in SEVERAL)}"
+                    raise ValueError(f"{line}: several values are a sweep: {more}")
+                values = [*override.sweep_string_iterator()] if override.is_choice_sweep() else []
+                if twice := [value for value in values if values.count(value) > 1]:
+                    raise ValueError(f"{line}: {twice[0]} is listed twice, for two equal runs")
                 continue
             value = override.value()
             if not (CONF / key).is_dir() or isinstance(value, dict) or (value and key in SEVERAL):
@@ -228,12 +235,14 @@ def shown_text(arguments: Sequence[str]) -> str | None:
     words = [word for word in arguments if word not in ("--cfg", "-c", "--cfg=job", "job")]
     if len(words) == len(arguments):
         return None
+    if is_sweep(words):  # its own keys
+        words = [word for word in words if not word.startswith(("jobs=", "again="))]
     if folder := next((Path(w[7:]) for w in words if w.startswith("resume=")), None):
         rest = [word for word in words if not word.startswith("resume=")]
         return OmegaConf.to_yaml(OmegaConf.create(asdict(resumed_config(folder, rest)))).rstrip()
     texts = []
     for job in jobs_of(words):
-        config_of(job)  # its checks
+        print_notes([config_of(job)])
         texts.append(OmegaConf.to_yaml(compose(job), resolve=True).rstrip())
     return "\n---\n".join(texts)
 

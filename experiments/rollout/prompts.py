@@ -188,13 +188,18 @@ def problem_facts(
     } | ({"checker_programs": languages} if any(languages.values()) else {})
 
 
-def problem_line(task: Task, train: int, evaluated: int, facts: dict[str, Any]) -> str:
-    """Return a line on the problems: their numbers, those left out and why, cheap programs."""
-    text = f"{train} for training, {evaluated} for evaluation"
+def problem_line(task: Task, train: int, evaluated: int, facts: dict[str, Any], batch: int) -> str:
+    """Return a line on the problems: their numbers, those left out and why, cheap programs.
+
+    `batch`: problems of a batch; 0 if none is trained on.
+    """
+    more = f", fewer than train.prompts={batch}, so a batch has some more than once"
+    text = f"{train} for training{more * (train < batch)}, {evaluated} for evaluation"
     if task.rows_read:
         text += f", of {task.rows_read} rows"
     if task.left_out:
         text += f"; left out: {left_out_line(task)}"
+    text += "".join(f"; {reason} {count}" for reason, count in task.changed.items())
     earnings = facts.get("cheap_programs", {}).get("train")
     if earnings and (line := earnings_line(earnings)):
         text += f"; {line}"

@@ -39,17 +39,11 @@ def test_a_function_is_found(package):
     ("asked", "said"),
     [
         ("problem", "write package.module.function"),
-        ("{0}.rows.proble", "has no function proble; did you mean problem?"),
+        ("{0}.rows.proble", "did you mean 'problem'? {0}.rows has no function proble"),
         ("{0}.rows.LIMIT", "has no function LIMIT"),
         ("{0}.row.problem", "{0}.row cannot be imported: ModuleNotFoundError"),
-        (
-            "nowhere_at_all.rows.problem",
-            "nowhere_at_all.rows cannot be imported: ",
-        ),
-        (
-            "{0}.needy.f",
-            "ModuleNotFoundError: No module named 'nowhere_at_all'",
-        ),
+        ("nowhere_at_all.rows.problem", "nowhere_at_all.rows cannot be imported: "),
+        ("{0}.needy.f", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
         ("{0}.broken.f", "{0}.broken cannot be imported: SyntaxError"),
         ("{0}.failing.f", "{0}.failing cannot be imported: ZeroDivisionError: division by zero"),
     ],

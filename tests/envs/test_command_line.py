@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from envs.command_line import did_you_mean, parse_arguments, parse_values, yaml_lines
+from envs.command_line import choices_of, did_you_mean, parse_arguments, parse_values, yaml_lines
 from envs.messages import readable
 
 
@@ -101,6 +101,10 @@ def test_a_suggestion_is_a_misspelling_or_a_shorter_name():
     assert "'algo.learning_rate'" in did_you_mean("train.lr", known)
     assert "'train.prompts'" in did_you_mean("prompts", known)
     assert did_you_mean("wholly.other", known) == ""
+    slips = {"SPO": "spo", "sop": "spo", "pop": "ppo", "gpro": "grpo"}
+    for slip, meant in slips.items():
+        assert did_you_mean(slip, choices_of("algo")) == f"did you mean '{meant}'? "
+    assert "'smollm2_135m'" in did_you_mean("smollm", choices_of("model"))
 
 
 def test_characters_that_act_on_a_terminal_are_named():

@@ -24,6 +24,9 @@ def test_without_a_name_the_splits_are_listed(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "train: " in out and "test: " in out
     assert "left out, input_output is empty: 1 (first: line " in out
+    file.write_text(json.dumps({"question": "?", "input_output": ""}))
+    assert main(["task=taco", f"task.path={file}"]) == 1
+    assert "no problem can be used" in capsys.readouterr().out
 
 
 def test_mistakes_are_one_line(capsys):

@@ -85,6 +85,12 @@ def test_nothing_judged_is_no_success(rows, tmp_path, capsys, columns, said):
     assert said in capsys.readouterr().out
 
 
+def test_programs_of_problems_that_no_run_can_use_are_no_success(rows, tmp_path, capsys):
+    status, lines = validate(rows(row([RIGHT], [], description="Print any of them.")), tmp_path)
+    assert (status, len(lines)) == (1, 1)
+    assert "no problem can be used: needs a checker of its own: 1" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -13,25 +13,16 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM
 
+from tests.command_line import merged
 from tests.experiments.compose import config
 from tests.selection import all_but_slow
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
-    "steps=3",
-    "eval.every=2",
-    "eval.samples=2",
-    "eval.k=[1,2,5]",
-    "eval.kl_samples=1",
-    "task.max_response_tokens=32",
-    "train.prompts=4",
-    "train.group_size=4",
-    "task.train_problems=12",
-    "task.choose_problems=4",
-    "task.test_problems=4",
-    "task.tune_problems=2",
-    "sandbox=embedded",
-    "algo.learning_rate=1e-3",
+    *("steps=3", "eval.every=2", "eval.samples=2", "eval.k=[1,2,5]", "eval.kl_samples=1"),
+    *("task.max_response_tokens=32", "train.prompts=4", "train.group_size=4"),
+    *("task.train_problems=12", "task.choose_problems=4", "task.test_problems=4"),
+    *("task.tune_problems=2", "sandbox=embedded", "algo.learning_rate=1e-3"),
     "train.warmup_steps=0",
 ]
 
@@ -169,7 +160,7 @@ def test_equal_weights_with_another_config_share_no_cache(tmp_path):
 
 
 def start(tmp_path, *overrides):
-    arguments = [*SMALL, "algo=grpo", "steps=5000", "eval.every=0", *overrides]
+    arguments = merged(*SMALL, "algo=grpo", "steps=5000", "eval.every=0", *overrides)
     process = subprocess.Popen(
         [sys.executable, "run.py", *arguments, f"output_dir={tmp_path}"],
         cwd=ROOT,

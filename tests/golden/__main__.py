@@ -36,15 +36,8 @@ DATA = Path(os.environ.get("SPO_BENCH_DATA") or ROOT.parent / "shared" / "data")
 TOLERANCE = 1e-3
 
 SMALL = [
-    "steps=5",
-    "train.prompts=8",
-    "task.train_problems=64",
-    "task.choose_problems=8",
-    "eval.every=0",
-    "eval.samples=4",
-    "eval.k=[1,4]",
-    "eval.kl_samples=2",
-    "sandbox=embedded",
+    *("steps=5", "train.prompts=8", "task.train_problems=64", "task.choose_problems=8"),
+    *("eval.every=0", "eval.samples=4", "eval.k=[1,4]", "eval.kl_samples=2", "sandbox=embedded"),
 ]
 # name → the command lines of a run; {out}: the folder of all of them
 RUNS = {
@@ -170,7 +163,8 @@ def objectives(out: Path) -> dict[str, Any]:
 
 
 def execute(command: list[str]) -> None:
-    """Run a command in the tree's root; show its output if it fails."""
+    """Run a command in the tree's root; show its output if it fails. The last of a key holds."""
+    command = [*{word.partition("=")[0]: word for word in command}.values()]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False

@@ -77,21 +77,20 @@ def check_columns(fields: FieldsConfig, rows: Sequence[Row], where: str) -> None
     `rows`: the first ones of the data set's files.
     """
     columns = asdict(fields)
+    known = list(dict.fromkeys(name for row in rows for name in _column_names(row)))
+    has = f"it has {', '.join(known)}"
     for key in REQUIRED:
         if columns[key] is None:
             raise ValueError(
-                f"task.fields.{key} has no value: name the column that holds it, "
-                f"task.fields.{key}=COLUMN"
+                f"task.fields.{key} has no value: name the column of {where} that holds it, "
+                f"task.fields.{key}=COLUMN; {has}"
             )
     if bool(fields.sample_inputs) != bool(fields.sample_outputs):
         raise ValueError("task.fields.sample_inputs and sample_outputs: give both or none")
     for key, column in columns.items():
         if rows and column and not any(_has_column(row, column) for row in rows):
-            known = list(dict.fromkeys(name for row in rows for name in _column_names(row)))
-            raise ValueError(
-                f"task.fields.{key}={column}: no such column in {where}; "
-                f"{did_you_mean(column, known)}it has {', '.join(known)}"
-            )
+            near = did_you_mean(column, known)
+            raise ValueError(f"task.fields.{key}={column}: no such column in {where}; {near}{has}")
 
 
 def lookup(row: Row, column: str, absent: Any = None) -> Any:

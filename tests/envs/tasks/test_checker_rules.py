@@ -86,10 +86,7 @@ ANY_CASE = [
     "You can choose the case (lower or upper) for each letter arbitrary.",
 ]
 
-ITS_CASE = [
-    "Print Yes or No.",
-    "In any case, the final score is 2. Print Yes.",
-]
+ITS_CASE = ["Print Yes or No.", "In any case, the final score is 2. Print Yes."]
 
 
 @pytest.mark.parametrize("statement", FREE)

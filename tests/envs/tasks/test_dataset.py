@@ -126,12 +126,7 @@ def test_a_problem_stays_in_the_last_of_the_splits_that_have_it(tmp_path):
     write(tmp_path / "test-0.jsonl", rows[60:])
     task = open_task(config("taco", str(tmp_path)))
     found = {(pair["split"], pair["other_split"]) for pair in task.decontaminated}
-    assert found == {
-        ("train", "tune"),
-        ("train", "choose"),
-        ("tune", "test"),
-        ("choose", "test"),
-    }
+    assert found == {("train", "tune"), ("train", "choose"), ("tune", "test"), ("choose", "test")}
     assert len(task.train) == 30 and len(task.test) == 30
     assert len(task.tune) + len(task.choose) == 30
     kept = names(every_problem(task))

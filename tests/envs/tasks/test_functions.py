@@ -188,10 +188,7 @@ def test_what_tests_nothing_is_passed_over_and_what_is_said_twice_counts_once():
         ("assert f(1) == f(2)", "an assert holds more than calls and literals"),
         ("assert f(*[1]) == 1", "an assert holds more than calls and literals"),
         ("assert f(x) == 1", "an assert holds more than calls and literals"),
-        (
-            "assert f(__import__('sys')) == 1",
-            "an assert holds more than calls and literals",
-        ),
+        ("assert f(__import__('sys')) == 1", "an assert holds more than calls and literals"),
         ("assert f(1) == 1\nassert g(1) == 1", "the asserts call more than one function"),
         ("assert abs(f(1) - 'a') < 1e-6", "an assert compares what is no number"),
         ("for i in range(3):\n assert f(i) == i", "the tests are more than asserts"),

@@ -10,16 +10,7 @@ import pytest
 
 from envs.problem import Problem
 from envs.tasks import mini
-from envs.tasks.mini import (
-    MINI,
-    MINI_LONG,
-    PROBLEM_SETS,
-    TIERS,
-    Part,
-    compositions,
-    draft,
-    passes,
-)
+from envs.tasks.mini import MINI, MINI_LONG, PROBLEM_SETS, TIERS, Part, compositions, draft, passes
 from tests.selection import all_but_slow
 
 SHA256 = {

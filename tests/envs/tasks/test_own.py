@@ -1,5 +1,8 @@
 """Rows in a schema of one's own, read through a mapping of columns."""
 
+import json
+
+import pandas
 import pytest
 
 from envs.problem import CheckerProgram, Test
@@ -75,10 +78,7 @@ def test_a_row_may_bring_a_checker_program():
             {"tests": '[{"in": "1\\n", "out": "3\\n"}, {"in": "2\\n", "out": "4\\n"}]'},
             {"inputs": "tests.in", "outputs": "tests.out"},
         ),
-        (
-            {"tests.in": ["1\n", "2\n"], "outs": ["3\n", "4\n"]},
-            {"inputs": "tests.in"},
-        ),
+        ({"tests.in": ["1\n", "2\n"], "outs": ["3\n", "4\n"]}, {"inputs": "tests.in"}),
     ],
 )
 def test_the_usual_ways_of_writing_tests_are_the_same(row, columns):
@@ -147,6 +147,18 @@ def test_a_column_may_be_empty_or_stand_in_few_rows(tmp_path):
     assert task.train[0].time_limit_s is None
 
 
+def test_a_csv_file_has_json_in_its_cells(tmp_path):
+    table = pandas.DataFrame(ROWS)
+    for column in ("ins", "outs", "tests"):
+        table[column] = table[column].map(json.dumps)
+    table.to_csv(tmp_path / "rows.csv", index=False, encoding="utf-8-sig")  # as Excel saves it
+    with (tmp_path / "rows.csv").open("a") as file:
+        file.write("one,cell,or,six,too,many\n")
+    task, same = opened(tmp_path / "rows.csv"), opened(write(tmp_path / "rows.jsonl", ROWS))
+    assert task.left_out == {"a row has more or fewer cells than the header": 1}
+    assert task.data_hash == same.data_hash and len(every_problem(task)) == 20
+
+
 def test_a_column_may_stand_in_one_file_of_a_folder_alone(tmp_path):
     write(tmp_path / "train.jsonl", [row | {"wrong": ["print(0)"]} for row in ROWS[:15]])
     write(tmp_path / "test.jsonl", ROWS[15:])
@@ -166,12 +178,12 @@ def test_a_column_may_stand_in_one_file_of_a_folder_alone(tmp_path):
             ["task.fields.outputs=answers"],
             ["task.fields.outputs=answers", "it has question, ins, outs"],
         ),
-        (
-            ["task.fields.outputs=tests.ot"],
-            ["=tests.ot: no such column", "tests.in, limit"],
-        ),
+        (["task.fields.outputs=tests.ot"], ["=tests.ot: no such column", "tests.in, limit"]),
         (["task.fields.tags=topics"], ["task.fields.tags=topics", "no such column", "rows.jsonl"]),
-        (["task.fields.inputs=null"], ["task.fields.inputs has no value", "=COLUMN"]),
+        (
+            ["task.fields.inputs=null"],
+            ["task.fields.inputs has no value", "rows.jsonl", "it has question, ins, outs"],
+        ),
         (["task.fields.sample_inputs=ins"], ["sample_inputs and sample_outputs", "both or none"]),
         (["task.fields.ouputs=x"], ["unknown key 'task.fields.ouputs'"]),
         (["task.path=null"], ["task=own needs task.path"]),

@@ -26,6 +26,7 @@ from tests.envs.tasks.dataset_rows import (
     every_problem,
     load_problems,
     names,
+    statement,
     taco_row,
     write,
 )
@@ -103,10 +104,11 @@ def test_every_format_holds_the_same_problems(tmp_path):
     write(tmp_path / "rows.jsonl", content)
     (tmp_path / "rows.json").write_text(json.dumps(content))
     pa.parquet.write_table(table, tmp_path / "rows.parquet")
+    table.to_pandas().to_csv(tmp_path / "rows.csv", index=False)
     for name, writer in {"stream": pa.ipc.new_stream, "file": pa.ipc.new_file}.items():
         with writer(str(tmp_path / f"{name}.arrow"), table.schema) as sink:
             sink.write_table(table, max_chunksize=7)
-    files = ("rows.jsonl", "rows.json", "rows.parquet", "stream.arrow", "file.arrow")
+    files = ("rows.jsonl", "rows.json", "rows.csv", "rows.parquet", "stream.arrow", "file.arrow")
     assert len({open_task(config("taco", str(tmp_path / name))).data_hash for name in files}) == 1
 
 
@@ -116,7 +118,7 @@ def test_every_format_holds_the_same_problems(tmp_path):
         ("hf://datasets/BAAI/TACO@main", LAYOUT, "@COMMIT"),
         ("hf://datasets/BAAI/TACO", LAYOUT, "now is hf://datasets/BAAI/TACO@" + "1" * 40),
         ("file:///tmp", FilesConfig(), r"task\.files\.train=PATTERN"),
-        ("file:///tmp", FilesConfig(train="a.csv"), r"task\.files\.train=a\.csv: it must end in"),
+        ("file:///tmp", FilesConfig(train="a.txt"), r"task\.files\.train=a\.txt: it must end in"),
         ("assets/none", LAYOUT, "no such file or folder; looked for /"),
         (__file__, LAYOUT, r"not a file of rows; it must end in \.parquet"),
         (str(ROOT / "conf"), LAYOUT, r"no train\*, valid\*, choose\* or test\* file"),
@@ -158,10 +160,7 @@ def test_what_was_converted_is_read_back_with_the_reasons_of_the_others(tmp_path
     assert (
         first.skipped
         == again.skipped
-        == {
-            "the line is not a JSON object": 2,
-            "input_output is not an object": 1,
-        }
+        == {"the line is not a JSON object": 2, "input_output is not an object": 1}
     )
     assert first.first_skipped["the line is not a JSON object"] == f"line 7 of {file}"
     expected, _ = load_problems("taco", file)
@@ -233,6 +232,18 @@ def test_tests_are_capped_and_generated_ones_come_last(tmp_path):
     assert sorted(more[:9]) == list(range(9)) and min(more[9:]) >= 100
     none = open_task(config("code_contests", file, max_test_bytes=1))
     assert none.left_out == {"tests over task.max_test_bytes": 1}
+    row["public_tests"] = {"input": ["1\n", "2" * 99], "output": ["1\n", "2\n"]}
+    write(tmp_path / "rows.jsonl", [row, row | {"description": statement(1)}])
+    fewer = open_task(config("code_contests", file, max_test_bytes=200))
+    assert fewer.changed == {rows.DROPPED: 2, rows.RENAMED: 1} and len(every_problem(fewer)) == 2
+
+
+def test_what_is_not_utf_8_is_said_with_its_first_line(tmp_path):
+    lines = [json.dumps(taco_row(i) | {"source": "Größe"}, ensure_ascii=False) for i in range(2)]
+    (tmp_path / "rows.jsonl").write_bytes("\n".join([lines[0], lines[1]]).encode("latin-1"))
+    found = opened(tmp_path / "rows.jsonl")
+    why = "a text is not Unicode: save the file as UTF-8"
+    assert found.skipped == {why: 2} and found.first_skipped[why].startswith("line 1 of ")
 
 
 def test_what_a_loader_gets_wrong_costs_its_row_and_no_more(tmp_path):

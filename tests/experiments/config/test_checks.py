@@ -22,6 +22,7 @@ REFUSED = [  # the command line; what the message names besides
     ("train.reference_every=5 algo=remix train.replay_share=0.5", "algo.reincarnate_at"),
     ("train.reference_every=5 algo=ppo train.missing_logprobs=reference", "recomputed"),
     ("train.minibatches=17", "train.prompts=16"),
+    ("train.minibatches=5", "train.prompts=15"),
     ("algo=grpo train.group_size=1", "2"),
     ("train.correction=truncated", "algo=spo"),
     ("algo=ppo_ewma train.correction=truncated", "train.correction=none"),

@@ -56,6 +56,39 @@ def test_defaults_in_conf_are_those_of_the_library():
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "rate"),
+    [
+        ("task=own model=nano", 3e-4),
+        ("task=starter model=nano_5m", 3e-4),
+        ("task=own", 1e-6),
+        ("task=own model=local model.path=x", 1e-6),
+        ("task=mini model=smollm2_135m", 1e-6),
+        ("experiment=paper_ppo model=nano", 2e-7),
+    ],
+)
+def test_the_learning_rate_is_the_models(given, rate):
+    assert config_of(given.split()).algo.learning_rate == rate
+
+
+SURPRISES = {
+    "train.prompts=600": "task.train_problems=512",
+    "eval.samples=8": "[10]",
+    "task=own model=nano": "task=own",
+    "model=nano_5m": "task=mini:",
+    "task=mini_long model=nano": "task=mini_long:",
+    "task=mini_long": "",
+    "task=sums train.prompts=60": "",
+}
+
+
+@pytest.mark.parametrize("given", SURPRISES)
+def test_a_setting_that_may_surprise_is_noted_in_a_line(given, capsys):
+    shown_text(["--cfg", "job", *given.split()])
+    noted = capsys.readouterr().err
+    assert SURPRISES[given] in noted and noted.count("NOTE: ") == bool(SURPRISES[given])
+
+
 def test_words_of_jobs(tmp_path):
     assert jobs_of(["algo=ppo", "seed=3"]) == [["algo=ppo", "seed=3"]]
     assert jobs_of(["algo=ppo", "-m", "seed=1,2"]) == [["algo=ppo", f"seed={s}"] for s in (1, 2)]
@@ -63,6 +96,7 @@ def test_words_of_jobs(tmp_path):
     for words in (["--config-path", str(tmp_path)], [f"--config-path={tmp_path}"]):
         config = config_of(jobs_of([*words, "steps=3"])[0])
         assert (config.algo.name, config.steps) == ("ppo", 3)
+    assert config_of(["steps=1e3"]).steps == 1000
     (tmp_path / "algo").mkdir()
     (tmp_path / "algo" / "mine.yaml").write_text(
         "defaults: [_grpo, _self_]\nname: mine\ncore: algorithms.grpo.GRPO\nclip_high: 0.5\n"

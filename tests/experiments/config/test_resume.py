@@ -25,24 +25,11 @@ from tests.experiments.compose import config as config_of
 from tests.selection import all_but_slow
 
 SMALL = [
-    "steps=6",
-    "eval.every=4",
-    "eval.samples=2",
-    "eval.k=[1]",
-    "eval.kl_samples=1",
-    "task.max_response_tokens=32",
-    "train.prompts=2",
-    "train.group_size=4",
-    "train.checkpoint_every=2",
-    "engine.logprob_check_every=3",
-    "engine.logprob_check_samples=2",
-    "task.train_problems=6",
-    "task.choose_problems=2",
-    "task.test_problems=2",
-    "task.tune_problems=2",
-    "sandbox=embedded",
-    "sandbox.workers=1",
-    "algo.learning_rate=1e-3",
+    *("steps=6", "eval.every=4", "eval.samples=2", "eval.k=[1]", "eval.kl_samples=1"),
+    *("task.max_response_tokens=32", "train.prompts=2", "train.group_size=4"),
+    *("train.checkpoint_every=2", "engine.logprob_check_every=3", "engine.logprob_check_samples=2"),
+    *("task.train_problems=6", "task.choose_problems=2", "task.test_problems=2"),
+    *("task.tune_problems=2", "sandbox=embedded", "sandbox.workers=1", "algo.learning_rate=1e-3"),
 ]
 CASES = {
     "spo-half-online-replay": [
@@ -64,7 +51,7 @@ CASES = {
         *("train.replay_share=0.25", "train.lag=1", "train.keep_samples=true"),
     ],
     "ppo-conversations": [
-        *("algo=ppo", "algo.value_unit=turn", "task.turns=2", "task.feedback=foreign"),
+        *("algo=ppo", "algo.value_unit=turn", "task.turns=2", "task.feedback=foreign")
     ],
     "remix": [
         *("algo=remix", "algo.base_from=0", "algo.reincarnate_at=4"),

@@ -11,7 +11,7 @@ from envs.tasks.strength import cheap_earnings, earnings_line
 from envs.tasks.task import TaskConfig
 from experiments.errors import UserError
 from experiments.policy.loading import load
-from experiments.rollout.prompts import encode_prompts, problem_facts
+from experiments.rollout.prompts import encode_prompts, problem_facts, problem_line
 from tests.compose import model_config
 from tests.envs.tasks.contest_rows import codecontests_plus, codeforces
 from tests.envs.tasks.dataset_rows import config as task_config
@@ -29,6 +29,11 @@ def task(tmp_path, monkeypatch):
     monkeypatch.setenv("SPO_BENCH_CACHE", str(tmp_path / "cache"))
     rows = [taco_row(i, question="word " * (i * 40)) for i in range(1, 40)]
     return open_task(task_config("taco", write(tmp_path / "rows.jsonl", rows), decontaminate=False))
+
+
+def test_a_batch_of_more_prompts_than_problems_is_said(task):
+    assert "5 for training, fewer than train.prompts=6" in problem_line(task, 5, 1, {}, 6)
+    assert "train.prompts" not in problem_line(task, 5, 1, {}, 5)
 
 
 def test_long_prompts_are_dropped_and_counted(task, tokenizer):

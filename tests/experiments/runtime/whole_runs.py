@@ -10,6 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.command_line import merged
+
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 600  # of any wait, on a machine however busy
 SMALL = [
@@ -27,7 +29,7 @@ def begin(output_dir, *overrides, ranks=0, **streams):
     command = [sys.executable]
     if ranks:
         command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    given = [*SMALL, *overrides, f"output_dir={output_dir}"]
+    given = merged(*SMALL, *overrides, f"output_dir={output_dir}")
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen([*command, "run.py", *given], cwd=ROOT, env=env, **streams)
 
