@@ -438,7 +438,7 @@ class CheckerRuns:
             key, (run, _) = tried[index]
             self.stats.cpu_s += execution.cpu_s
             decision = self._decide(run, execution)
-            if decision.finding is not Finding.UNKNOWN:
+            if decision.finding is not Finding.UNKNOWN and not execution.killed:
                 decides = decision.finding in (Finding.ACCEPTED, Finding.REJECTED)
                 now[key] = execution.cpu_s / self.limits.cpu_s if decides else math.inf
                 if not decision.by_wall_time:
@@ -449,7 +449,10 @@ class CheckerRuns:
     def _decide(self, run: CheckedProgram, execution: Execution) -> Decision:
         timed_out = execution.outcome is Outcome.TIME_LIMIT
         by_wall_time = timed_out and execution.cpu_s <= self.limits.cpu_s
-        return replace(decide(run.checker.language, execution), by_wall_time=by_wall_time)
+        decision = decide(run.checker.language, execution)
+        if execution.killed and not run.pending.rerun:  # as a program, it has a second run
+            decision = replace(decision, finding=Finding.UNKNOWN)
+        return replace(decision, by_wall_time=by_wall_time or execution.killed)
 
     def _job(self, checker: CheckerProgram, inputs: list[bytes]) -> Job:
         program = self._programs[checker]

@@ -34,7 +34,7 @@ class Grade:
     verdict: Verdict
     detail: str = ""
     doubtful: bool = False  # a run on a quieter machine may give another grade
-    by_wall_time: bool = False  # decided by wall time
+    by_wall_time: bool = False  # decided by wall time, or by a SIGKILL from anywhere
     ended: str = ""  # no further test is run: the program's budget is used up, in words
     output: str = ""  # of a WRONG_ANSWER: what the program printed or returned (`kept_output`)
 
@@ -124,8 +124,9 @@ def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> 
     """Grade one execution. `limit_s` is CPU time; the sandbox adds a margin to it.
 
     Doubtful are: a right answer within that margin, running out of wall time while computing unless
-    all of that time is accounted for, an end that nobody watched, getting no core, and a failure of
-    the infrastructure. Any other wrong answer is not doubtful.
+    all of that time is accounted for, an end that nobody watched, a SIGKILL that may come from
+    outside, getting no core, and a failure of the infrastructure. Any other wrong answer is not
+    doubtful.
     """
     if execution.outcome is Outcome.INFRA_ERROR:
         return Grade(Verdict.INFRA_ERROR, execution.stderr, doubtful=True)
@@ -142,10 +143,12 @@ def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> 
             doubtful=starved and not execution.accounted,
             by_wall_time=execution.wall_s > 0 and execution.cpu_s <= limit_s,
         )
-    late = execution.late
+    late = execution.late or execution.killed
     if execution.outcome is not Outcome.FINISHED:
-        verdict = Verdict(execution.outcome.value)
-        return Grade(verdict, execution.stderr, doubtful=late, by_wall_time=late)
+        verdict, detail = Verdict(execution.outcome.value), execution.stderr
+        if execution.killed:
+            detail = f"{detail}\nended by SIGKILL, below its memory limit".strip()
+        return Grade(verdict, detail, doubtful=late, by_wall_time=late)
     right, difference = check(checker, expected, execution.stdout)
     if not right:
         output = kept_output(checker, execution.stdout)

@@ -232,7 +232,7 @@ class WorkerConnection:
     def __init__(self, handle: WorkerHandle) -> None:
         self.handle = handle
         self.ready = False
-        self.suspect = False  # an out-of-memory kill may have hit more than the test itself
+        self.suspect = False  # a kill from outside may have hit more than the test itself
         self.deadline: float | None = None
         self.outbox = bytearray()
         self._one_shots: deque[Task] = deque()  # sent, in this order
@@ -361,7 +361,7 @@ class WorkerConnection:
             raise WorkerLost(f"it could not run a test: {execution.stderr}")
         task = self.tasks[0]
         out_of_memory = execution.outcome is Outcome.MEMORY_LIMIT
-        self.suspect |= out_of_memory and execution.exit_code == -9
+        self.suspect |= execution.killed or (out_of_memory and execution.exit_code == -9)
         task.executions.append(execution)
         done = len(task.executions)
         more = keep_going(task.index, done - 1, execution)

@@ -300,6 +300,8 @@ class Server:
             outcome = "TIME_LIMIT" if cpu_s > limits["cpu_s"] else limit_outcome
             outcome = outcome or self._outcome(limits, status, peak_bytes, size, stderr.tail)
             outcome = outcome if self.startup.begun else "INFRA_ERROR"
+            own_end = status != signal.SIGKILL or peak_bytes > limits["memory_mb"] << 20
+            killed = not own_end and outcome in ("RUNTIME_ERROR", "MEMORY_LIMIT")
             result = {
                 "outcome": outcome,
                 "stderr": stderr.tail,
@@ -307,6 +309,7 @@ class Server:
                 "cpu_s": round(cpu_s, 6),
                 "wall_s": round(ended - begun, 6),
                 **clock.report(cpu_s, killed=bool(limit_outcome)),
+                **({"killed": True} if killed else {}),
             }
             self.channel.send_result(result, stdout, min(size, limits["output_mb"] << 20))
         for file in (stdin, stdout, stderr.reader, stderr.writer):
@@ -409,11 +412,11 @@ class Server:
     def _oom_killed(self) -> bool:
         """Return True if the kernel killed here for lack of memory since the last call.
 
-        Outside of a container the counter would be that of the host or of the user's session.
-        There, nobody but the kernel kills a test process with SIGKILL.
+        Outside of a container the counter would be that of the host or of the user's session. In
+        one it also counts kills for the host's lack of memory, which are not the program's fault.
         """
         if self._oom_counter < 0:
-            return True
+            return False
         match = re.search(rb"oom_kill (\d+)", os.pread(self._oom_counter, 1000, 0))
         before, self._oom_kills = self._oom_kills, int(match[1]) if match else 0
         return self._oom_kills > before
