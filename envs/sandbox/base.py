@@ -68,8 +68,8 @@ class Execution:
     lost_s: float = 0.0  # of `wall_s`: it had no core, or the worker stood still
     idle_s: float = 0.0  # of `wall_s`: it waited by itself for so long or longer; 0 if unknown
     accounted: bool = False  # whatever it lost, it was past its wall limit
-    # by a SIGKILL, below all limits: from outside, such as the kernel's where the machine's memory is
-    # full, or the program's own
+    # ended by a SIGKILL below all limits: the kernel's where the machine's memory is full, another
+    # one from outside, or the program's own
     killed: bool = False
     late: bool = False  # it ended while the worker stood still, perhaps after its wall limit
 

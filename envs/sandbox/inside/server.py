@@ -282,6 +282,12 @@ class Server:
         os.close(clock.process)
         status, cpu_s, peak_bytes = self._reap(template, pid)
         ended = time.monotonic()
+        if self._watched is not None and not limit_outcome:
+            try:
+                left_too_much = self._watched.is_overfull(None)
+            except OSError:
+                left_too_much = True
+            limit_outcome = "OUTPUT_LIMIT" if left_too_much else ""
         if folder is not None:
             folder.clear(lambda: os.waitpid(template.fork(CLEANER, []), 0))
         stderr.drain()
@@ -322,9 +328,7 @@ class Server:
         Return "" if it ended by itself. What comes before the program itself, its compilation
         included, has limits of its own.
         """
-        channel, folder = self.channel, self.confinement.folder
-        watched = folder if isinstance(folder, LastingFolder) and folder.is_watched else None
-        watched = watched if self._source is not None else None
+        channel, watched = self.channel, self._watched
         poll = select.poll()
         poll.register(clock.process, select.POLLIN)
         poll.register(stderr.reader, select.POLLIN)
@@ -357,13 +361,33 @@ class Server:
             wrote_stderr = stderr.reader in events
             if wrote_stderr:
                 stderr.drain()
-            overfull = watched is not None and watched.is_overfull(pid)
+            overfull = watched is not None and self._is_overfull(watched, pid, clock)
             if overfull or stderr.size > STDERR_LIMIT_BYTES:
                 return "OUTPUT_LIMIT"
             if ignoring_stderr != wrote_stderr:
                 ignoring_stderr = wrote_stderr
                 poll.modify(stderr.reader, 0 if ignoring_stderr else select.POLLIN)
             channel.flush()
+
+    @property
+    def _watched(self) -> LastingFolder | None:
+        """The folder of the current program, if the server has to limit it."""
+        folder = self.confinement.folder if self._source is not None else None
+        return folder if isinstance(folder, LastingFolder) and folder.is_watched else None
+
+    def _is_overfull(self, folder: LastingFolder, pid: int, clock: WallClock) -> bool:
+        """Look into a test's folder, again while it stands still if a part could not be seen.
+
+        What cannot be seen then cannot be limited. After the test's end there is another look.
+        """
+        try:
+            return folder.is_overfull(pid)
+        except OSError:
+            with clock.stopped():
+                try:
+                    return folder.is_overfull(pid)
+                except OSError:
+                    return not select.select([clock.process], [], [], 0)[0]
 
     def _reap(self, template: ForkClient, pid: int) -> tuple[int, float, int]:
         """Collect the test process and all it left; return (status, CPU seconds, peak bytes)."""
