@@ -12,6 +12,7 @@ that equals the expected one needs no checker.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import re
@@ -313,7 +314,7 @@ class CheckerRuns:
     early_stop: bool
     testlib: str | None
     _programs: dict[CheckerProgram, str] = field(default_factory=dict)
-    _broken: dict[CheckerProgram, Decision] = field(default_factory=dict)  # that do not compile
+    _broken: dict[CheckerProgram, Decision] = field(default_factory=dict)  # that do not compile, or not now
     # (problem, test) → share of its CPU limit in which the checker decides on the expected output;
     # infinity if it does not
     _copes: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -328,7 +329,8 @@ class CheckerRuns:
     def require(self, problem: Problem) -> None:
         """Raise CompilerMissing if the problem's checker needs a compiler that is not here."""
         if problem.checker_program and problem.checker_program.language == "testlib":
-            assert self.toolchain
+            with contextlib.suppress(OSError):  # such as a full disk: `_prepare` tries again
+                assert self.toolchain
 
     def run(self, programs: Mapping[int, PendingProgram]) -> Iterator[tuple[int, list[Execution]]]:
         """Yield (number, executions) as programs are graded; their grades are those of `keep`."""
@@ -353,11 +355,17 @@ class CheckerRuns:
     def _prepare(self, checkers: Iterable[CheckerProgram]) -> None:
         """Make the programs of all checkers that are new."""
         found = dict.fromkeys(checkers)
+        faults = self._broken.items()
+        self._broken = {one: why for one, why in faults if why.finding is Finding.FAULT}
         new = [one for one in found if one not in self._programs and one not in self._broken]
         if len(self._programs) + len(new) > KEPT_CHECKERS:
             self._programs = {one: self._programs[one] for one in found if one in self._programs}
         sources = [checker.source for checker in new if checker.language == "testlib"]
-        executables = compile_all(self.toolchain, sources) if sources else {}
+        executables: Mapping[str, bytes | str | OSError]
+        try:
+            executables = compile_all(self.toolchain, sources) if sources else {}
+        except OSError as error:
+            executables = dict.fromkeys(sources, error)
         for checker in new:
             if checker.language == "python":
                 self._programs[checker] = python_program(checker.source)
@@ -365,7 +373,9 @@ class CheckerRuns:
                 self._programs[checker] = native_program(executable)
             else:
                 reason = f"the checker does not compile: {executable}"
-                self._broken[checker] = Decision(Finding.FAULT, reason)
+                at_fault = isinstance(executable, str)
+                finding = Finding.FAULT if at_fault else Finding.UNKNOWN
+                self._broken[checker] = Decision(finding, reason)
 
     def _run_programs(self, runs: list[CheckedProgram]) -> None:
         """Run programs on their next tests."""

@@ -371,7 +371,7 @@ def count_recursion_from_here() -> None:
     sys.setrecursionlimit, sys.getrecursionlimit = setrecursionlimit, lambda: requested
 
 
-def exit_status(value: object) -> int:
+def exit_status(value: Any) -> int:
     """Return the exit status that the interpreter makes of `sys.exit(value)`."""
     if value is None:
         return 0

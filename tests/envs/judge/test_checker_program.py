@@ -1,9 +1,11 @@
 """Checker programs: what a run says, verdicts on every sandbox, faults, what each side can find."""
 
+import errno
 import json
 import logging
 import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from envs.judge.checker_program import (
     is_no_number,
 )
 from envs.judge.judge import Judge, JudgeConfig
+from envs.judge.testlib import Toolchain, find_toolchain
 from envs.judge.verdict_cache import VerdictCache
 from envs.problem import CheckerProgram, Problem, Submission, Test, Verdict
 from envs.sandbox import SandboxConfig, open_sandbox
@@ -187,6 +190,24 @@ def test_a_checker_that_does_not_compile_is_a_fault(first_sandbox, config, early
         assert judged.verdict is Verdict.INFRA_ERROR
         assert judged.detail.startswith("the checker does not compile: checker.cpp:")
     assert judge.stats.checker_faults == 1
+
+
+@needs_compiler
+def test_on_a_full_disk_a_new_checker_is_no_verdict_and_no_fault(
+    first_sandbox, config, monkeypatch
+):
+    def full(toolchain, source):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    judge, source = Judge(first_sandbox, config), SPLIT.testlib.source
+    executable = find_toolchain(config.testlib).compile(source)
+    problem = one_test(replace(SPLIT.testlib, source=f"// {time.time()}\n{source}"))
+    monkeypatch.setattr(Toolchain, "_compile", full)
+    [judged] = judge.judge([Submission(problem, SPLIT.right)])
+    assert judged.verdict is Verdict.INFRA_ERROR and "No space left" in judged.detail
+    assert judge.stats.checker_faults == 0
+    monkeypatch.setattr(Toolchain, "_compile", lambda *_: executable)
+    assert verdicts(judge, problem, SPLIT.right) == [Verdict.ACCEPTED]
 
 
 @needs_compiler
