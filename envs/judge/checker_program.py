@@ -288,7 +288,7 @@ class CheckedProgram:
             return 0.0
         behind = self.executions[self.stopped_at + 1 :]
         del self.executions[self.stopped_at + 1 :]
-        return sum(execution.cpu_s for execution in behind)
+        return sum(execution.used_s for execution in behind)
 
     def _reject(self, position: int, decision: Decision, output: bytes) -> Grade:
         """Grade a rejected output; what wall time decided before stays in force."""
@@ -314,7 +314,8 @@ class CheckerRuns:
     early_stop: bool
     testlib: str | None
     _programs: dict[CheckerProgram, str] = field(default_factory=dict)
-    _broken: dict[CheckerProgram, Decision] = field(default_factory=dict)  # that do not compile, or not now
+    # those that do not compile; on a full disk, in this call
+    _broken: dict[CheckerProgram, Decision] = field(default_factory=dict)
     # (problem, test) → share of its CPU limit in which the checker decides on the expected output;
     # infinity if it does not
     _copes: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -416,7 +417,7 @@ class CheckerRuns:
             return go_on or asked[index][-1][0] is not run
 
         for index, executions in self.sandbox.run(jobs, keep_going) if jobs else ():
-            self.stats.cpu_s += sum(execution.cpu_s for execution in executions)
+            self.stats.cpu_s += sum(execution.used_s for execution in executions)
             run, position = asked[index][len(executions) - 1]
             # Not offered to `keep_going`, as above.
             if position in run.unchecked and run.crashed is None:
@@ -446,7 +447,7 @@ class CheckerRuns:
         tried, now = list(new.items()), dict(self._copes)
         for index, (execution, *_) in self.sandbox.run(jobs, lambda *_: True) if jobs else ():
             key, (run, _) = tried[index]
-            self.stats.cpu_s += execution.cpu_s
+            self.stats.cpu_s += execution.used_s
             decision = self._decide(run, execution)
             if decision.finding is not Finding.UNKNOWN and not execution.killed:
                 decides = decision.finding in (Finding.ACCEPTED, Finding.REJECTED)

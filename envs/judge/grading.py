@@ -110,7 +110,7 @@ class PendingProgram:
     def keep(self, position: int, found: Grade, execution: Execution) -> Grade:
         """Keep the grade of a test, which says so if the budget is used up; return it."""
         if execution.outcome not in (Outcome.INFRA_ERROR, Outcome.STARVED):
-            found = self.budget.charge(found, execution.cpu_s, execution.idle_s)
+            found = self.budget.charge(found, execution.used_s, execution.idle_s)
         self.grades[position] = found
         return found
 

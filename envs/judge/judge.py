@@ -359,10 +359,10 @@ class JudgingSession:
 
     def _is_judged(self, pending: PendingProgram, executions: list[Execution]) -> bool:
         """Judge a program by its executions; return False if it has to run once more."""
-        pending.cpu_s += sum(execution.cpu_s for execution in executions)
+        pending.cpu_s += sum(execution.used_s for execution in executions)
         grades = [pending.grade(*item) for item in enumerate(executions)]
         pending.reliable = {
-            test: (grade, execution.cpu_s)
+            test: (grade, execution.used_s)
             for test, grade, execution in zip(pending.order, grades, executions, strict=False)
             if not (grade.doubtful or grade.by_wall_time)
         }

@@ -222,16 +222,18 @@ class Server:
         message = own_end.recv(MAX_REPORT_BYTES)  # empty if the compiler crashed
         compiled = split_body(message)[0] if message else None
         if compiled and compiled["outcome"] == "FINISHED":
-            self.channel.send(COMPILED, compiled)
+            cpu_s = time.clock_gettime((~pid << 3) | 2)  # of the runner
+            self.channel.send(COMPILED, compiled | {"cpu_s": round(cpu_s, 6)})
             self._run_tests(ForkClient(own_end), limits)
         own_end.close()
-        status = os.waitpid(pid, 0)[1]
+        _, status, usage = os.wait4(pid, 0)
         self.confinement.own_pids.discard(pid)
+        cpu_s = usage.ru_utime + usage.ru_stime
         compiled = compiled or crash_report(os.WTERMSIG(status))
         if compiled is None:  # it ended otherwise: the sandbox itself failed
             os._exit(1)
         if compiled["outcome"] != "FINISHED":
-            self.channel.send(COMPILED, compiled)
+            self.channel.send(COMPILED, compiled | {"cpu_s": round(cpu_s, 6)})
             self.channel.skip_to_end()
 
     def _run_tests(self, runner: ForkClient, limits: dict[str, Any]) -> None:
@@ -299,7 +301,7 @@ class Server:
             refusal = crash_report(signal.SIGXCPU if timed_out else os.WTERMSIG(status))
         if refusal is not None:
             outcome = refusal["outcome"]
-            self.channel.send(COMPILED, refusal)
+            self.channel.send(COMPILED, refusal | {"cpu_s": round(cpu_s, 6)})
         else:
             cpu_before, begun = self.startup.begun or (0.0, started)
             cpu_s, size = max(0.0, cpu_s - cpu_before), os.fstat(stdout).st_size
@@ -316,6 +318,7 @@ class Server:
                 "wall_s": round(ended - begun, 6),
                 **clock.report(cpu_s, killed=bool(limit_outcome)),
                 **({"killed": True} if killed else {}),
+                **({"compile_s": round(cpu_before, 6)} if program else {}),
             }
             self.channel.send_result(result, stdout, min(size, limits["output_mb"] << 20))
         for file in (stdin, stdout, stderr.reader, stderr.writer):

@@ -131,6 +131,15 @@ def test_cpu_time_is_measured_and_judged_not_wall_time(sandbox):
     assert 0.25 < worker.cpu_s < 0.9
 
 
+def test_cpu_time_of_compiling_is_measured_and_in_no_limit_of_a_test(sandbox):
+    levels = "".join(f"{' ' * n}try: abs(1)\n{' ' * n}finally:\n" for n in range(15))
+    program = f"{levels}{' ' * 15}print(1)"  # each level doubles what the compiler writes
+    executions = execute(sandbox, program, "", "", "", limits=replace(LIMITS, cpu_s=1))
+    assert [execution.outcome for execution in executions] == [Outcome.FINISHED] * 3
+    # as one-shot, and once more for the runner of all other tests
+    assert [execution.compile_s > 0.04 for execution in executions] == [True, True, False]
+
+
 def test_programs_run_the_same_every_time(sandbox):
     program = "import random\nprint(random.random(), set('abcdef'), hash('x'))"
     executions = execute(sandbox, program, "", "") + execute(sandbox, program, "")
