@@ -34,6 +34,9 @@ OUTPUT_LIMIT_MB = 1  # of a checker's stdout, of which the last word counts
 PYTHON_FILES = ("input.txt", "correct_output.txt", "solution_output.txt")
 PROGRAMS_AT_A_TIME = 32  # whose outputs are held at the same time
 HELD_BYTES = 8 << 20  # of a program's outputs, beyond which they are checked first
+# An output that is longer than both, as a multiple of the test's input and expected output together
+# and in bytes, is made to exhaust a checker. Answers of contests with many steps stay below.
+LONGER_TIMES, LONGER_BYTES = 64, 1 << 18
 KEPT_CHECKERS = 64  # ready to run: an executable takes a megabyte
 PROGRAMS_A_START = 16  # whose outputs are checked after one start of their checker
 # A checker that takes a larger share of its limit with the expected output is too slow itself.
@@ -108,6 +111,7 @@ class Decision:
     by_wall_time: bool = False  # of wall time
 
 
+TOO_LONG = Decision(Finding.REJECTED, "the output is far longer than the expected one")
 NO_NUMBER = Decision(Finding.REJECTED, "a NaN or an infinity is no answer")
 
 
@@ -235,12 +239,15 @@ class CheckedProgram:
             return False
         output, execution.stdout = execution.stdout, b""
         expected = self.test(position).output
+        longest = LONGER_TIMES * (len(expected) + len(self.test(position).input))
         # Graded as if the output were right; the checker may still reject it.
         graded = grade("text", "", self.pending.limit_s, execution)
         graded = self.pending.keep(position, graded, execution)
         finished = execution.outcome is Outcome.FINISHED
         if finished and output.strip() != as_bytes(expected).strip():
-            if is_no_number(output, expected):
+            if len(output) > max(longest, LONGER_BYTES):
+                graded = self._reject(position, TOO_LONG, output)
+            elif is_no_number(output, expected):
                 graded = self._reject(position, NO_NUMBER, output)
             else:
                 self.unchecked[position] = output

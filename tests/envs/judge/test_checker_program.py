@@ -272,6 +272,12 @@ def test_a_nan_is_no_number_to_any_checker(first_sandbox, config):
     assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER]
 
 
+def test_an_output_without_end_reaches_no_checker(first_sandbox, config):
+    problem, programs = one_test(python("print(1)")), [f"print('7' * {n})" for n in (2**17, 2**19)]
+    found = verdicts(Judge(first_sandbox, config), problem, *programs)
+    assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
+
+
 def test_a_problem_is_left_out_after_so_many_faults(first_sandbox, config, caplog):
     judge = Judge(first_sandbox, replace(config, max_checker_faults=2))
     problem = one_test(python("import ctypes\nif output[0] != '4': ctypes.string_at(0)\nprint(1)"))
