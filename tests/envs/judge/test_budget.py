@@ -110,11 +110,7 @@ KINDS = {
     "slept": (times_out(cpu_s=0.1, wall_s=7.2), Verdict.TIME_LIMIT, False),
     "burnt and slept": (times_out(cpu_s=1.0, wall_s=7.2), Verdict.TIME_LIMIT, False),
     "over its budget": (finished(wall_s=7.0, idle_s=11.0), Verdict.TIME_LIMIT, False),
-    "killed": (
-        lambda position: Execution(Outcome.MEMORY_LIMIT, killed=True),
-        Verdict.MEMORY_LIMIT,
-        False,
-    ),
+    "killed": (lambda position: replace(KILLED), Verdict.RUNTIME_ERROR, False),
     "ended unseen": (finished(wall_s=9.0, late=True), Verdict.ACCEPTED, False),
     "computed": (times_out(cpu_s=2.4, wall_s=2.5), Verdict.TIME_LIMIT, True),
     "right": (finished(cpu_s=0.1, wall_s=0.2), Verdict.ACCEPTED, True),
