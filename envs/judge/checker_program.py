@@ -468,7 +468,8 @@ class CheckerRuns:
         timed_out = execution.outcome is Outcome.TIME_LIMIT
         by_wall_time = timed_out and execution.cpu_s <= self.limits.cpu_s
         decision = decide(run.checker.language, execution)
-        if execution.killed and not run.pending.rerun:  # as a program, it has a second run
+        if execution.killed and not run.pending.killed:  # as a program, it has a second run
+            run.pending.killed = True
             decision = replace(decision, finding=Finding.UNKNOWN)
         return replace(decision, by_wall_time=by_wall_time or execution.killed)
 

@@ -96,6 +96,7 @@ class PendingProgram:
     wall_s: float = 0.0  # of judging: an equal share of the wall time of its piece
     from_cache: bool = False  # not run: judged from grades on disk
     rerun: bool = False  # its first run was doubtful, so its grades are not cached on disk
+    killed: bool = False  # once: it, or its checker, ended by a SIGKILL
     checker_fault: bool = False  # the problem's checker program failed on it
 
     def grade(self, position: int, execution: Execution) -> Grade:

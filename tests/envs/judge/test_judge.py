@@ -176,24 +176,24 @@ def test_a_right_answer_just_over_the_limit_runs_again_alone(sandbox, second_cpu
     assert judge.stats.judged_again == 1
 
 
-@pytest.mark.parametrize("outcome", [Outcome.INFRA_ERROR, Outcome.STARVED])
-@pytest.mark.parametrize(("failures", "verdict"), [(1, "ACCEPTED"), (2, "INFRA_ERROR")])
-def test_what_is_no_verdict_runs_again_once_and_is_not_remembered(
-    sandbox, failures, verdict, outcome
-):
-    def replaced(batch, job, execution):
-        return Execution(outcome, stderr="lost") if batch < failures else execution
+LOST, STARVED = Execution(Outcome.INFRA_ERROR, stderr="lost"), Execution(Outcome.STARVED)
+KILLED = Execution(Outcome.RUNTIME_ERROR, killed=True)
+NO_VERDICTS = [([LOST], "ACCEPTED"), ([LOST] * 2, "INFRA_ERROR"), ([STARVED] * 2, "INFRA_ERROR")]
+NO_VERDICTS += [([KILLED], "ACCEPTED"), ([KILLED] * 2, "RUNTIME_ERROR")]
+NO_VERDICTS += [([LOST, KILLED], "ACCEPTED"), ([STARVED], "ACCEPTED")]
 
-    sandbox.replace = replaced
+
+@pytest.mark.parametrize(("ends", "verdict"), NO_VERDICTS)
+def test_what_is_no_verdict_runs_again_and_is_not_remembered(sandbox, ends, verdict):
+    sandbox.replace = lambda batch, _, real: replace(ends[batch]) if batch < len(ends) else real
     judge = Judge(sandbox)
     (judgement,) = judge.judge(submissions(RIGHT))
-    assert (judgement.verdict, judge.stats.judged_again) == (verdict, 1)
-    starved_twice = failures == 2 and outcome is Outcome.STARVED
-    assert ("no core was free" in judgement.detail) == starved_twice
-    assert judge.stats.infra_errors == failures - 1
-    (later,) = judge.judge(submissions(RIGHT))
-    assert later.verdict is Verdict.ACCEPTED
-    assert len(sandbox.batches) == 1 + failures
+    again = judge.stats.judged_again
+    assert (judgement.verdict, again + (verdict != "ACCEPTED")) == (verdict, len(ends))
+    assert ("no core was free" in judgement.detail) == (ends == [STARVED] * 2)
+    assert judge.stats.infra_errors == (verdict == "INFRA_ERROR")
+    assert judge.judge(submissions(RIGHT))[0].verdict is Verdict.ACCEPTED
+    assert len(sandbox.batches) == 1 + len(ends)
 
 
 def test_tests_that_the_sandbox_leaves_out_are_not_passed(sandbox):

@@ -58,7 +58,8 @@ def server_of(sandbox: Sandbox) -> int:
     """The PID of the one worker's server, outside."""
     [worker] = sandbox._connections
     if sandbox.name == "docker":
-        return connect().api.inspect_container(worker.handle.container)["State"]["Pid"]
+        client = worker.handle._launch.result().client
+        return client.api.inspect_container(worker.handle.container)["State"]["Pid"]
     return child_pids(worker.handle.process.pid)[0]
 
 
@@ -197,8 +198,8 @@ KILLS_ITSELF = (
 )
 # How often a test is killed from outside; its program, and the verdict.
 KILLED = {
-    "once": (1, NAP.format(0.5), Verdict.ACCEPTED),
-    "twice": (2, NAP.format(0.5), Verdict.RUNTIME_ERROR),
+    "once": (1, NAP.format(1.5), Verdict.ACCEPTED),
+    "twice": (2, NAP.format(1.5), Verdict.RUNTIME_ERROR),
     "by itself": (0, KILLS_ITSELF, Verdict.RUNTIME_ERROR),
 }
 
