@@ -116,7 +116,8 @@ class Judgement:
     detail: str = ""  # e.g. the tail of stderr, or the first difference
     problem_hash: str = ""
     judge_version: str = ""
-    by_wall_time: bool = False  # another run may end otherwise, so nobody remembers it
+    # wall time or a SIGKILL decided: another run may end otherwise, so nobody remembers it
+    by_wall_time: bool = False
     failed_test: int | None = None  # the first that failed, an index into the problem's tests
     output: str = ""  # of a WRONG_ANSWER: the beginning of what the program printed or returned
     exception: str = ""  # of a RUNTIME_ERROR or SYNTAX_ERROR: `envs.judge.grading`
@@ -143,8 +144,9 @@ class JudgeStats:
     programs_judged: int = 0
     programs_cached: int = 0  # judged before, or equal to another program of the same call
     tests_run: int = 0  # up to each program's first failed test where judging stops there
-    judged_again: int = 0  # near the time limit, out of wall time, or after an infrastructure error
-    by_wall_time: int = 0  # programs whose verdict wall time decided: these are not remembered
+    # near the time limit, out of wall time, killed, or after an infrastructure error
+    judged_again: int = 0
+    by_wall_time: int = 0  # verdicts that wall time or a SIGKILL decided: these are not remembered
     infra_errors: int = 0  # programs that stayed without a verdict
     checker_faults: int = 0  # of infra_errors: a problem's own checker program failed
     cpu_s: float = 0.0

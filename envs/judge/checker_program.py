@@ -12,6 +12,7 @@ that equals the expected one needs no checker.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import re
@@ -33,6 +34,9 @@ OUTPUT_LIMIT_MB = 1  # of a checker's stdout, of which the last word counts
 PYTHON_FILES = ("input.txt", "correct_output.txt", "solution_output.txt")
 PROGRAMS_AT_A_TIME = 32  # whose outputs are held at the same time
 HELD_BYTES = 8 << 20  # of a program's outputs, beyond which they are checked first
+# An output that is longer than both, as a multiple of the test's input and expected output together
+# and in bytes, is made to exhaust a checker. Answers of contests with many steps stay below.
+LONGER_TIMES, LONGER_BYTES = 64, 1 << 18
 KEPT_CHECKERS = 64  # ready to run: an executable takes a megabyte
 PROGRAMS_A_START = 16  # whose outputs are checked after one start of their checker
 # A checker that takes a larger share of its limit with the expected output is too slow itself.
@@ -107,6 +111,7 @@ class Decision:
     by_wall_time: bool = False  # of wall time
 
 
+TOO_LONG = Decision(Finding.REJECTED, "the output is far longer than the expected one")
 NO_NUMBER = Decision(Finding.REJECTED, "a NaN or an infinity is no answer")
 
 
@@ -234,12 +239,15 @@ class CheckedProgram:
             return False
         output, execution.stdout = execution.stdout, b""
         expected = self.test(position).output
+        longest = LONGER_TIMES * (len(expected) + len(self.test(position).input))
         # Graded as if the output were right; the checker may still reject it.
         graded = grade("text", "", self.pending.limit_s, execution)
         graded = self.pending.keep(position, graded, execution)
         finished = execution.outcome is Outcome.FINISHED
         if finished and output.strip() != as_bytes(expected).strip():
-            if is_no_number(output, expected):
+            if len(output) > max(longest, LONGER_BYTES):
+                graded = self._reject(position, TOO_LONG, output)
+            elif is_no_number(output, expected):
                 graded = self._reject(position, NO_NUMBER, output)
             else:
                 self.unchecked[position] = output
@@ -287,7 +295,7 @@ class CheckedProgram:
             return 0.0
         behind = self.executions[self.stopped_at + 1 :]
         del self.executions[self.stopped_at + 1 :]
-        return sum(execution.cpu_s for execution in behind)
+        return sum(execution.used_s for execution in behind)
 
     def _reject(self, position: int, decision: Decision, output: bytes) -> Grade:
         """Grade a rejected output; what wall time decided before stays in force."""
@@ -313,7 +321,8 @@ class CheckerRuns:
     early_stop: bool
     testlib: str | None
     _programs: dict[CheckerProgram, str] = field(default_factory=dict)
-    _broken: dict[CheckerProgram, Decision] = field(default_factory=dict)  # that do not compile
+    # those that do not compile; on a full disk, in this call
+    _broken: dict[CheckerProgram, Decision] = field(default_factory=dict)
     # (problem, test) → share of its CPU limit in which the checker decides on the expected output;
     # infinity if it does not
     _copes: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -328,7 +337,8 @@ class CheckerRuns:
     def require(self, problem: Problem) -> None:
         """Raise CompilerMissing if the problem's checker needs a compiler that is not here."""
         if problem.checker_program and problem.checker_program.language == "testlib":
-            assert self.toolchain
+            with contextlib.suppress(OSError):  # such as a full disk: `_prepare` tries again
+                assert self.toolchain
 
     def run(self, programs: Mapping[int, PendingProgram]) -> Iterator[tuple[int, list[Execution]]]:
         """Yield (number, executions) as programs are graded; their grades are those of `keep`."""
@@ -353,11 +363,17 @@ class CheckerRuns:
     def _prepare(self, checkers: Iterable[CheckerProgram]) -> None:
         """Make the programs of all checkers that are new."""
         found = dict.fromkeys(checkers)
+        faults = self._broken.items()
+        self._broken = {one: why for one, why in faults if why.finding is Finding.FAULT}
         new = [one for one in found if one not in self._programs and one not in self._broken]
         if len(self._programs) + len(new) > KEPT_CHECKERS:
             self._programs = {one: self._programs[one] for one in found if one in self._programs}
         sources = [checker.source for checker in new if checker.language == "testlib"]
-        executables = compile_all(self.toolchain, sources) if sources else {}
+        executables: Mapping[str, bytes | str | OSError]
+        try:
+            executables = compile_all(self.toolchain, sources) if sources else {}
+        except OSError as error:
+            executables = dict.fromkeys(sources, error)
         for checker in new:
             if checker.language == "python":
                 self._programs[checker] = python_program(checker.source)
@@ -365,7 +381,9 @@ class CheckerRuns:
                 self._programs[checker] = native_program(executable)
             else:
                 reason = f"the checker does not compile: {executable}"
-                self._broken[checker] = Decision(Finding.FAULT, reason)
+                at_fault = isinstance(executable, str)
+                finding = Finding.FAULT if at_fault else Finding.UNKNOWN
+                self._broken[checker] = Decision(finding, reason)
 
     def _run_programs(self, runs: list[CheckedProgram]) -> None:
         """Run programs on their next tests."""
@@ -406,7 +424,7 @@ class CheckerRuns:
             return go_on or asked[index][-1][0] is not run
 
         for index, executions in self.sandbox.run(jobs, keep_going) if jobs else ():
-            self.stats.cpu_s += sum(execution.cpu_s for execution in executions)
+            self.stats.cpu_s += sum(execution.used_s for execution in executions)
             run, position = asked[index][len(executions) - 1]
             # Not offered to `keep_going`, as above.
             if position in run.unchecked and run.crashed is None:
@@ -436,9 +454,9 @@ class CheckerRuns:
         tried, now = list(new.items()), dict(self._copes)
         for index, (execution, *_) in self.sandbox.run(jobs, lambda *_: True) if jobs else ():
             key, (run, _) = tried[index]
-            self.stats.cpu_s += execution.cpu_s
+            self.stats.cpu_s += execution.used_s
             decision = self._decide(run, execution)
-            if decision.finding is not Finding.UNKNOWN:
+            if decision.finding is not Finding.UNKNOWN and not execution.killed:
                 decides = decision.finding in (Finding.ACCEPTED, Finding.REJECTED)
                 now[key] = execution.cpu_s / self.limits.cpu_s if decides else math.inf
                 if not decision.by_wall_time:
@@ -449,7 +467,11 @@ class CheckerRuns:
     def _decide(self, run: CheckedProgram, execution: Execution) -> Decision:
         timed_out = execution.outcome is Outcome.TIME_LIMIT
         by_wall_time = timed_out and execution.cpu_s <= self.limits.cpu_s
-        return replace(decide(run.checker.language, execution), by_wall_time=by_wall_time)
+        decision = decide(run.checker.language, execution)
+        if execution.killed and not run.pending.killed:  # as a program, it has a second run
+            run.pending.killed = True
+            decision = replace(decision, finding=Finding.UNKNOWN)
+        return replace(decision, by_wall_time=by_wall_time or execution.killed)
 
     def _job(self, checker: CheckerProgram, inputs: list[bytes]) -> Job:
         program = self._programs[checker]

@@ -34,7 +34,7 @@ class Grade:
     verdict: Verdict
     detail: str = ""
     doubtful: bool = False  # a run on a quieter machine may give another grade
-    by_wall_time: bool = False  # decided by wall time
+    by_wall_time: bool = False  # decided by wall time, or by a SIGKILL from anywhere
     ended: str = ""  # no further test is run: the program's budget is used up, in words
     output: str = ""  # of a WRONG_ANSWER: what the program printed or returned (`kept_output`)
 
@@ -96,6 +96,7 @@ class PendingProgram:
     wall_s: float = 0.0  # of judging: an equal share of the wall time of its piece
     from_cache: bool = False  # not run: judged from grades on disk
     rerun: bool = False  # its first run was doubtful, so its grades are not cached on disk
+    killed: bool = False  # once: it, or its checker, ended by a SIGKILL
     checker_fault: bool = False  # the problem's checker program failed on it
 
     def grade(self, position: int, execution: Execution) -> Grade:
@@ -110,7 +111,7 @@ class PendingProgram:
     def keep(self, position: int, found: Grade, execution: Execution) -> Grade:
         """Keep the grade of a test, which says so if the budget is used up; return it."""
         if execution.outcome not in (Outcome.INFRA_ERROR, Outcome.STARVED):
-            found = self.budget.charge(found, execution.cpu_s, execution.idle_s)
+            found = self.budget.charge(found, execution.used_s, execution.idle_s)
         self.grades[position] = found
         return found
 
@@ -124,8 +125,9 @@ def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> 
     """Grade one execution. `limit_s` is CPU time; the sandbox adds a margin to it.
 
     Doubtful are: a right answer within that margin, running out of wall time while computing unless
-    all of that time is accounted for, an end that nobody watched, getting no core, and a failure of
-    the infrastructure. Any other wrong answer is not doubtful.
+    all of that time is accounted for, an end that nobody watched, a SIGKILL that may come from
+    outside, getting no core, and a failure of the infrastructure. Any other wrong answer is not
+    doubtful.
     """
     if execution.outcome is Outcome.INFRA_ERROR:
         return Grade(Verdict.INFRA_ERROR, execution.stderr, doubtful=True)
@@ -142,10 +144,12 @@ def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> 
             doubtful=starved and not execution.accounted,
             by_wall_time=execution.wall_s > 0 and execution.cpu_s <= limit_s,
         )
-    late = execution.late
+    late = execution.late or execution.killed
     if execution.outcome is not Outcome.FINISHED:
-        verdict = Verdict(execution.outcome.value)
-        return Grade(verdict, execution.stderr, doubtful=late, by_wall_time=late)
+        verdict, detail = Verdict(execution.outcome.value), execution.stderr
+        if execution.killed:
+            detail = f"{detail}\nended by SIGKILL, below its memory limit".strip()
+        return Grade(verdict, detail, doubtful=late, by_wall_time=late)
     right, difference = check(checker, expected, execution.stdout)
     if not right:
         output = kept_output(checker, execution.stdout)

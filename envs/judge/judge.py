@@ -221,8 +221,10 @@ class JudgingSession:
 
     def finish(self) -> Iterator[tuple[int, Judgement]]:
         """Run programs once more that are still in doubt. Nothing may follow."""
-        for pending in self._execute(sorted(self._doubtful, key=lambda one: min(one.waiting))):
-            yield from pending.answers()
+        while self._doubtful:
+            programs, self._doubtful = self._doubtful, []
+            for pending in self._execute(sorted(programs, key=lambda one: min(one.waiting))):
+                yield from pending.answers()
 
     def close(self) -> None:
         """Count and remember the judged programs, in the order of submission."""
@@ -359,16 +361,19 @@ class JudgingSession:
 
     def _is_judged(self, pending: PendingProgram, executions: list[Execution]) -> bool:
         """Judge a program by its executions; return False if it has to run once more."""
-        pending.cpu_s += sum(execution.cpu_s for execution in executions)
+        pending.cpu_s += sum(execution.used_s for execution in executions)
         grades = [pending.grade(*item) for item in enumerate(executions)]
         pending.reliable = {
-            test: (grade, execution.cpu_s)
+            test: (grade, execution.used_s)
             for test, grade, execution in zip(pending.order, grades, executions, strict=False)
             if not (grade.doubtful or grade.by_wall_time)
         }
         pending.grades.clear()
         pending.budget = pending.budget.fresh()
-        if not self._set_judgement(pending, grades) or pending.rerun:
+        # After another doubt a kill may come from outside too; only two are the program's own.
+        killed = any(execution.killed for execution in executions) and not pending.killed
+        pending.killed |= killed
+        if not self._set_judgement(pending, grades) or (pending.rerun and not killed):
             return True
         pending.judgement, pending.rerun = None, True
         self._judge.stats.judged_again += 1

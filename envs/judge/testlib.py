@@ -18,6 +18,8 @@ independently of its address, and finds its files in memory (`testlib_files.cpp`
 from __future__ import annotations
 
 import base64
+import contextlib
+import errno
 import functools
 import hashlib
 import os
@@ -79,7 +81,7 @@ class Toolchain:
     def compile(self, source: str) -> bytes:
         """Return the executable of a checker, from the cache folder if it is there.
 
-        Raises CheckerDoesNotCompile.
+        Raises CheckerDoesNotCompile, and OSError where this machine fails, such as a full disk.
         """
         key = hashlib.sha256(repr((self.digest, source)).encode()).hexdigest()[:32]
         file = cache_root() / "checkers" / f"{key}.zz"
@@ -87,10 +89,12 @@ class Toolchain:
             return zlib.decompress(file.read_bytes())
         except (OSError, zlib.error):
             executable = self._compile(source)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as part:
-            part.write(zlib.compress(executable))
-        os.replace(part.name, file)
+        with contextlib.suppress(OSError):  # it is then compiled again another time
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+                part = Path(folder, file.name)
+                part.write_bytes(zlib.compress(executable))
+                part.replace(file)
         return executable
 
     def require(self) -> None:
@@ -113,6 +117,8 @@ class Toolchain:
             shutil.copyfile(self.header, folder / HEADER)
             command = [self.compiler, *_FLAGS, "-I.", "checker.cpp", "files.cpp", "-o", "checker"]
             error = _run_limited(command, folder)
+            if error is not None and shutil.disk_usage(folder).free < _FILE_BLOCKS << 9:
+                raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {error}", name)
             if error is not None:
                 raise CheckerDoesNotCompile(error)
             return (folder / "checker").read_bytes()
@@ -149,7 +155,10 @@ def testlib_digest(testlib: str | None) -> str:
 
 
 def compile_all(toolchain: Toolchain, sources: Iterable[str]) -> dict[str, bytes | str]:
-    """Return source → its executable, or why it has none. Compiles several at a time."""
+    """Return source → its executable, or why it has none. Compiles several at a time.
+
+    Raises OSError where this machine fails.
+    """
 
     def compile_one(source: str) -> bytes | str:
         try:

@@ -63,12 +63,21 @@ class Execution:
     stdout: bytes = b""
     stderr: str = ""  # the tail, at most 2,000 characters
     exit_code: int | None = None  # negative: ended by that signal
-    cpu_s: float = 0.0
+    cpu_s: float = 0.0  # from the program's first line on; of one that does not compile, until then
+    compile_s: float = 0.0  # CPU time of compiling and starting before that; within no test's limit
     wall_s: float = 0.0
     lost_s: float = 0.0  # of `wall_s`: it had no core, or the worker stood still
     idle_s: float = 0.0  # of `wall_s`: it waited by itself for so long or longer; 0 if unknown
     accounted: bool = False  # whatever it lost, it was past its wall limit
+    # ended by a SIGKILL below all limits: the kernel's where the machine's memory is full, another
+    # one from outside, or the program's own
+    killed: bool = False
     late: bool = False  # it ended while the worker stood still, perhaps after its wall limit
+
+    @property
+    def used_s(self) -> float:
+        """CPU seconds that it cost."""
+        return self.cpu_s + self.compile_s
 
 
 # (job index, test index, execution) -> whether to run the job's remaining inputs. Called after

@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import platform
+import resource
 import select
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from envs.messages import readable
 from envs.sandbox.base import SandboxError
 from envs.sandbox.inside import FLAGS, source
 from envs.sandbox.inside.framing import READY
+from envs.sandbox.inside.program import MAX_FDS
 from envs.sandbox.pool import Pool, Splitter, WorkerHandle
 from envs.sandbox.python_runtime import (
     DEVICES,
@@ -104,12 +106,19 @@ class EmbeddedSandbox(Pool):
     """A pool of confined fork servers; `workers` of 0 means one for each core.
 
     `form` is a key of STRENGTHS; None takes the strongest that this machine allows. Raises
-    SandboxError where none works, unless `i_accept_no_isolation`.
+    SandboxError where none works, unless `i_accept_no_isolation`, and where programs cannot have as
+    many open files as on other machines.
     """
 
     def __init__(
         self, workers: int = 0, *, form: str | None = None, i_accept_no_isolation: bool = False
     ) -> None:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        if 0 <= files < MAX_FDS:  # infinity is -1
+            raise SandboxError(
+                f"programs need {MAX_FDS} open files and this shell allows {files} (ulimit -Hn): "
+                f"raise its hard limit to {MAX_FDS} or more, or use sandbox=docker"
+            )
         self.form = form or strongest_form(i_accept_no_isolation)
         config = worker_config(self.form)
         super().__init__(

@@ -149,6 +149,7 @@ class Task:
     index: int
     job: Job
     executions: list[Execution] = field(default_factory=list)
+    compile_s: float = 0.0  # CPU time of compiling that no execution is charged with yet
     losses: float = 0
     done: bool = False
 
@@ -232,7 +233,7 @@ class WorkerConnection:
     def __init__(self, handle: WorkerHandle) -> None:
         self.handle = handle
         self.ready = False
-        self.suspect = False  # an out-of-memory kill may have hit more than the test itself
+        self.suspect = False  # a kill from outside may have hit more than the test itself
         self.deadline: float | None = None
         self.outbox = bytearray()
         self._one_shots: deque[Task] = deque()  # sent, in this order
@@ -353,6 +354,7 @@ class WorkerConnection:
         if execution.outcome is not Outcome.FINISHED:
             task.executions.append(execution)
             return self._release(done=True)
+        task.compile_s += execution.cpu_s
         self._extend_deadline()
         return None if task.job.inputs else self._release(done=True)
 
@@ -361,7 +363,9 @@ class WorkerConnection:
             raise WorkerLost(f"it could not run a test: {execution.stderr}")
         task = self.tasks[0]
         out_of_memory = execution.outcome is Outcome.MEMORY_LIMIT
-        self.suspect |= out_of_memory and execution.exit_code == -9
+        self.suspect |= execution.killed or (out_of_memory and execution.exit_code == -9)
+        execution.compile_s += task.compile_s
+        task.compile_s = 0.0
         task.executions.append(execution)
         done = len(task.executions)
         more = keep_going(task.index, done - 1, execution)

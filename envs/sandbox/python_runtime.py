@@ -49,7 +49,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _PROBE = """
 import ctypes, importlib, json, os, sys
 sys.path += sys.argv[1:]
-skipped = ("_test", "_xx", "xx", "_tkinter", "_curses", "readline", "nis", "ossaudiodev")
+skipped = ("_test", "_xx", "xx", "_tkinter", "_curses", "nis", "ossaudiodev")
 folders = [path for path in sys.path if path.endswith("lib-dynload")]
 names = [file.split(".")[0] for folder in folders for file in sorted(os.listdir(folder))]
 for name in [*names, "numpy"]:

@@ -293,6 +293,7 @@ _WORDS = (
 _OPENING = re.compile(rb"open(?!\s*+\(\s*+(?:[012]\b|['\"]/dev/|['\"]/proc/))")
 _ALL, _OWNER, _SERVER = 0o777, 0o700, 0o755
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WATCH_FOLDER = _OPEN_FOLDER | os.O_NOATIME  # a program must not see when it is looked at
 
 
 def uses_files(source: bytes) -> bool:
@@ -349,16 +350,15 @@ class LastingFolder:
             os._exit(1)  # a new worker has a new folder
         os.fchmod(self._folder, _OWNER if self.is_watched else _SERVER)
 
-    def is_overfull(self, pid: int) -> bool:
-        """Return whether the files of a process are too many or too large.
+    def is_overfull(self, pid: int | None) -> bool:
+        """Return whether the files of a process, or those it left, are too many or too large.
 
         Files that have lost their names are found by its descriptors. Those that only a mapping
-        holds count towards its address space.
+        holds count towards its address space. Raises OSError at what cannot be seen.
         """
-        try:
-            found = _sizes(self.path, 2 * FOLDER_FILES) | _nameless_sizes(pid, self._device)
-        except PermissionError:  # a folder hides what it holds
-            return True
+        found = _sizes(self._folder)
+        if pid is not None:
+            found |= _nameless_sizes(pid, self._device)
         return len(found) > FOLDER_FILES or sum(found.values()) > FOLDER_MB << 20
 
 
@@ -424,34 +424,42 @@ def _is_folder(name: str, folder: int) -> bool:
     return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
 
 
-def _sizes(path: str, most: int) -> dict[int, int]:
-    """Return inode → bytes of at most `most` files and folders below a path.
+def _sizes(folder: int) -> dict[int, int]:
+    """Return inode → bytes of the files and folders in a folder, FOLDER_FILES of them and one more.
 
-    Raises PermissionError at a folder that this user may not list.
+    It goes by descriptors, because a path may be longer than the kernel takes. Raises OSError at
+    what is hidden, or has moved meanwhile.
     """
-
-    def raise_if_hidden(error: OSError) -> None:
-        if isinstance(error, PermissionError):
-            raise error
-
     found: dict[int, int] = {}
-    for folder, folders, files in os.walk(path, onerror=raise_if_hidden):
-        for name in (*folders, *files):
-            with contextlib.suppress(OSError):  # it has just been removed
-                status = os.lstat(os.path.join(folder, name))
+    with contextlib.ExitStack() as opened:
+
+        def look_into(name: str, parent: int) -> int:
+            inner = os.open(name, _WATCH_FOLDER, dir_fd=parent)
+            opened.callback(os.close, inner)
+            return inner
+
+        folders = [look_into(".", folder)]
+        for inner in folders:  # which grow meanwhile
+            for name in os.listdir(inner):
+                status = os.stat(name, dir_fd=inner, follow_symlinks=False)
                 found[status.st_ino] = status.st_blocks << 9
-            if len(found) > most:
-                return found
+                if len(found) > FOLDER_FILES:
+                    return found
+                if stat.S_ISDIR(status.st_mode):
+                    folders.append(look_into(name, inner))
     return found
 
 
 def _nameless_sizes(pid: int, device: int) -> dict[int, int]:
-    """Return inode → bytes of the files on a device that a process has open and that lost names."""
+    """Return inode → bytes of the files on a device that a process has open and that lost names.
+
+    Each thread may have descriptors of its own. Raises OSError at one that is closed meanwhile.
+    """
     found: dict[int, int] = {}
-    with contextlib.suppress(OSError):
-        for number in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                status = os.stat(f"/proc/{pid}/fd/{number}")
-                if status.st_dev == device and status.st_nlink == 0:
-                    found[status.st_ino] = status.st_blocks << 9
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        descriptors = f"/proc/{pid}/task/{thread}/fd"
+        for number in os.listdir(descriptors):
+            status = os.stat(f"{descriptors}/{number}")
+            if status.st_dev == device and status.st_nlink == 0:
+                found[status.st_ino] = status.st_blocks << 9
     return found

@@ -131,7 +131,7 @@ def die_of_own_signals() -> None:
     send, raise_it, kill_number = os.kill, signal.raise_signal, signal.SIGKILL
 
     def end_if_fatal(number: int) -> None:
-        # SIGKILL by the kernel would look like a lack of memory.
+        # A SIGKILL would look like one from outside.
         default = number == kill_number or signal.getsignal(number) is signal.SIG_DFL
         if default and number not in _HARMLESS:
             _exit(128 + number)

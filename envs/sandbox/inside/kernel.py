@@ -190,6 +190,7 @@ c_frame = _c_frame()
 
 
 LOOK_S = 0.1  # how often a test is looked at; a shorter one never is
+STOP_S = 1.0  # for a test to stop; a thread that has no core changes nothing meanwhile
 STALL_S = 0.1  # later than this, this process did not merely wake up late
 CERTAIN_SHARE = 0.75  # of a wall limit, which is a wide net: whoever used it waited by itself
 IDLE_SHARE = 0.25  # of the time in which a test seems to have waited by itself: so much of it did
@@ -257,6 +258,20 @@ class WallClock:
             self._look()
         if self._folder >= 0:
             os.close(self._folder)
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop the test meanwhile, if it has not ended."""
+        signal.pidfd_send_signal(self.process, signal.SIGSTOP)
+        given_up = time.monotonic() + STOP_S
+        while {state for _, state, _ in self._threads()} - {b"T", b"Z", b"X"}:
+            if time.monotonic() > given_up:
+                break
+            time.sleep(0.001)
+        try:
+            yield
+        finally:
+            signal.pidfd_send_signal(self.process, signal.SIGCONT)
 
     def report(self, cpu_s: float, killed: bool) -> dict[str, Any]:
         """Return what a result says of wall time; nothing of a test that was never looked at.

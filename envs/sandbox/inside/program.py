@@ -371,12 +371,13 @@ def count_recursion_from_here() -> None:
     sys.setrecursionlimit, sys.getrecursionlimit = setrecursionlimit, lambda: requested
 
 
-def exit_status(value: object) -> int:
+def exit_status(value: Any) -> int:
     """Return the exit status that the interpreter makes of `sys.exit(value)`."""
     if value is None:
         return 0
-    if isinstance(value, int):
-        return (value if abs(value) < 1 << 63 else -1) & 0xFF
+    if issubclass(type(value), int):  # whatever its class says of it, or does as an operand
+        number = int.__index__(value)
+        return (number if -1 << 63 <= number < 1 << 63 else -1) & 0xFF
     with contextlib.suppress(BaseException):
         print(value, file=sys.stderr or sys.__stderr__)
     return 1

@@ -222,16 +222,18 @@ class Server:
         message = own_end.recv(MAX_REPORT_BYTES)  # empty if the compiler crashed
         compiled = split_body(message)[0] if message else None
         if compiled and compiled["outcome"] == "FINISHED":
-            self.channel.send(COMPILED, compiled)
+            cpu_s = time.clock_gettime((~pid << 3) | 2)  # of the runner
+            self.channel.send(COMPILED, compiled | {"cpu_s": round(cpu_s, 6)})
             self._run_tests(ForkClient(own_end), limits)
         own_end.close()
-        status = os.waitpid(pid, 0)[1]
+        _, status, usage = os.wait4(pid, 0)
         self.confinement.own_pids.discard(pid)
+        cpu_s = usage.ru_utime + usage.ru_stime
         compiled = compiled or crash_report(os.WTERMSIG(status))
         if compiled is None:  # it ended otherwise: the sandbox itself failed
             os._exit(1)
         if compiled["outcome"] != "FINISHED":
-            self.channel.send(COMPILED, compiled)
+            self.channel.send(COMPILED, compiled | {"cpu_s": round(cpu_s, 6)})
             self.channel.skip_to_end()
 
     def _run_tests(self, runner: ForkClient, limits: dict[str, Any]) -> None:
@@ -282,6 +284,12 @@ class Server:
         os.close(clock.process)
         status, cpu_s, peak_bytes = self._reap(template, pid)
         ended = time.monotonic()
+        if self._watched is not None and not limit_outcome:
+            try:
+                left_too_much = self._watched.is_overfull(None)
+            except OSError:
+                left_too_much = True
+            limit_outcome = "OUTPUT_LIMIT" if left_too_much else ""
         if folder is not None:
             folder.clear(lambda: os.waitpid(template.fork(CLEANER, []), 0))
         stderr.drain()
@@ -293,13 +301,15 @@ class Server:
             refusal = crash_report(signal.SIGXCPU if timed_out else os.WTERMSIG(status))
         if refusal is not None:
             outcome = refusal["outcome"]
-            self.channel.send(COMPILED, refusal)
+            self.channel.send(COMPILED, refusal | {"cpu_s": round(cpu_s, 6)})
         else:
             cpu_before, begun = self.startup.begun or (0.0, started)
             cpu_s, size = max(0.0, cpu_s - cpu_before), os.fstat(stdout).st_size
             outcome = "TIME_LIMIT" if cpu_s > limits["cpu_s"] else limit_outcome
             outcome = outcome or self._outcome(limits, status, peak_bytes, size, stderr.tail)
             outcome = outcome if self.startup.begun else "INFRA_ERROR"
+            own_end = status != signal.SIGKILL or peak_bytes > limits["memory_mb"] << 20
+            killed = not own_end and outcome in ("RUNTIME_ERROR", "MEMORY_LIMIT")
             result = {
                 "outcome": outcome,
                 "stderr": stderr.tail,
@@ -307,6 +317,8 @@ class Server:
                 "cpu_s": round(cpu_s, 6),
                 "wall_s": round(ended - begun, 6),
                 **clock.report(cpu_s, killed=bool(limit_outcome)),
+                **({"killed": True} if killed else {}),
+                **({"compile_s": round(cpu_before, 6)} if program else {}),
             }
             self.channel.send_result(result, stdout, min(size, limits["output_mb"] << 20))
         for file in (stdin, stdout, stderr.reader, stderr.writer):
@@ -319,9 +331,7 @@ class Server:
         Return "" if it ended by itself. What comes before the program itself, its compilation
         included, has limits of its own.
         """
-        channel, folder = self.channel, self.confinement.folder
-        watched = folder if isinstance(folder, LastingFolder) and folder.is_watched else None
-        watched = watched if self._source is not None else None
+        channel, watched = self.channel, self._watched
         poll = select.poll()
         poll.register(clock.process, select.POLLIN)
         poll.register(stderr.reader, select.POLLIN)
@@ -354,13 +364,33 @@ class Server:
             wrote_stderr = stderr.reader in events
             if wrote_stderr:
                 stderr.drain()
-            overfull = watched is not None and watched.is_overfull(pid)
+            overfull = watched is not None and self._is_overfull(watched, pid, clock)
             if overfull or stderr.size > STDERR_LIMIT_BYTES:
                 return "OUTPUT_LIMIT"
             if ignoring_stderr != wrote_stderr:
                 ignoring_stderr = wrote_stderr
                 poll.modify(stderr.reader, 0 if ignoring_stderr else select.POLLIN)
             channel.flush()
+
+    @property
+    def _watched(self) -> LastingFolder | None:
+        """The folder of the current program, if the server has to limit it."""
+        folder = self.confinement.folder if self._source is not None else None
+        return folder if isinstance(folder, LastingFolder) and folder.is_watched else None
+
+    def _is_overfull(self, folder: LastingFolder, pid: int, clock: WallClock) -> bool:
+        """Look into a test's folder, again while it stands still if a part could not be seen.
+
+        What cannot be seen then cannot be limited. After the test's end there is another look.
+        """
+        try:
+            return folder.is_overfull(pid)
+        except OSError:
+            with clock.stopped():
+                try:
+                    return folder.is_overfull(pid)
+                except OSError:
+                    return not select.select([clock.process], [], [], 0)[0]
 
     def _reap(self, template: ForkClient, pid: int) -> tuple[int, float, int]:
         """Collect the test process and all it left; return (status, CPU seconds, peak bytes)."""
@@ -409,11 +439,11 @@ class Server:
     def _oom_killed(self) -> bool:
         """Return True if the kernel killed here for lack of memory since the last call.
 
-        Outside of a container the counter would be that of the host or of the user's session.
-        There, nobody but the kernel kills a test process with SIGKILL.
+        Outside of a container the counter would be that of the host or of the user's session. In
+        one it also counts kills for the host's lack of memory, which are not the program's fault.
         """
         if self._oom_counter < 0:
-            return True
+            return False
         match = re.search(rb"oom_kill (\d+)", os.pread(self._oom_counter, 1000, 0))
         before, self._oom_kills = self._oom_kills, int(match[1]) if match else 0
         return self._oom_kills > before

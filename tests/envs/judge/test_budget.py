@@ -77,6 +77,20 @@ def test_judging_all_tests_ends_with_the_time_outs_that_a_budget_allows(passed_f
     assert not judgement.by_wall_time
 
 
+PRINTED, DECIDED = Execution(Outcome.FINISHED, b"8"), Execution(Outcome.FINISHED, b"1")
+KILLED = Execution(Outcome.RUNTIME_ERROR, exit_code=-9, killed=True)
+
+
+@pytest.mark.parametrize(
+    ("checked", "verdict"), [([DECIDED], "ACCEPTED"), ([KILLED, DECIDED], "WRONG_ANSWER")]
+)
+def test_a_checker_that_is_killed_has_a_second_run(checked, verdict):
+    """Killed again, it is the output's fault if it decides on the expected one."""
+    ends = iter([PRINTED, KILLED, PRINTED, *checked])
+    judgement, _ = judged(lambda _: replace(next(ends)), tests=1, checker=PROGRAM)
+    assert (judgement.verdict, judgement.by_wall_time) == (verdict, len(checked) == 2)
+
+
 # ---- wall time ----
 
 PROBLEM = Problem("p", "", (), (Test("", "7"),) * 3, time_limit_s=2.0)
@@ -96,6 +110,7 @@ KINDS = {
     "slept": (times_out(cpu_s=0.1, wall_s=7.2), Verdict.TIME_LIMIT, False),
     "burnt and slept": (times_out(cpu_s=1.0, wall_s=7.2), Verdict.TIME_LIMIT, False),
     "over its budget": (finished(wall_s=7.0, idle_s=11.0), Verdict.TIME_LIMIT, False),
+    "killed": (lambda position: replace(KILLED), Verdict.RUNTIME_ERROR, False),
     "ended unseen": (finished(wall_s=9.0, late=True), Verdict.ACCEPTED, False),
     "computed": (times_out(cpu_s=2.4, wall_s=2.5), Verdict.TIME_LIMIT, True),
     "right": (finished(cpu_s=0.1, wall_s=0.2), Verdict.ACCEPTED, True),

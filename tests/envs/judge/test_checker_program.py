@@ -1,13 +1,16 @@
 """Checker programs: what a run says, verdicts on every sandbox, faults, what each side can find."""
 
+import errno
 import json
 import logging
 import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from envs.judge.checker_program import (
     checker_input,
@@ -15,10 +18,12 @@ from envs.judge.checker_program import (
     is_no_number,
 )
 from envs.judge.judge import Judge, JudgeConfig
+from envs.judge.testlib import Toolchain, find_toolchain
 from envs.judge.verdict_cache import VerdictCache
 from envs.problem import CheckerProgram, Problem, Submission, Test, Verdict
 from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import Execution, Outcome
+from tests.envs.judge.checkers import DATA as FOLDER
 from tests.envs.judge.checkers import (
     HEADER,
     SPECIAL_ROWS,
@@ -33,6 +38,7 @@ from tests.envs.sandboxes import EVERY_SANDBOX, open_one
 
 DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+FAULTS = yaml.safe_load((FOLDER / "faults.yaml").read_text())
 PRINTS_EXPECTED = "print(1, int(input()) - 1)"
 
 
@@ -144,24 +150,8 @@ def test_verdicts_by_checkers_are_remembered_on_disk(first_sandbox, config, tmp_
 
 # ---- faults ----
 
-PYTHON_FAULTS = {
-    "raises always": "raise ValueError('broken')",
-    "is no program": "print((",
-    "hangs": "while True: pass",
-    "sleeps": "import time\ntime.sleep(1000)",
-    "takes all memory": "x = [0] * 10**9",
-    "prints 1 GB": "for _ in range(1000): print('x' * 10**6)",
-    "ends by a signal": "import ctypes\nctypes.string_at(0)",
-    "lacks a module": "import no_such_module",
-}
-TESTLIB_FAULTS = {
-    "fails": 'quitf(_fail, "the jury is wrong");',
-    "crashes": "volatile int *p = 0; *p = 1;",
-    "aborts": "abort();",
-    "hangs": "for (volatile int i = 0;; i++);",
-    "prints 1 GB": "std::string s(1 << 20, 'x'); for (int i = 0; i < 1000; i++) puts(s.c_str());",
-    "takes all memory": "for (;;) memset(malloc(1 << 20), 1, 1 << 20);",
-}
+PYTHON_FAULTS = FAULTS["python checkers"]
+TESTLIB_FAULTS = FAULTS["testlib checkers"]
 
 
 def one_test(checker: CheckerProgram) -> Problem:
@@ -190,6 +180,24 @@ def test_a_checker_that_does_not_compile_is_a_fault(first_sandbox, config, early
 
 
 @needs_compiler
+def test_on_a_full_disk_a_new_checker_is_no_verdict_and_no_fault(
+    first_sandbox, config, monkeypatch
+):
+    def full(toolchain, source):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    judge, source = Judge(first_sandbox, config), SPLIT.testlib.source
+    executable = find_toolchain(config.testlib).compile(source)
+    problem = one_test(replace(SPLIT.testlib, source=f"// {time.time()}\n{source}"))
+    monkeypatch.setattr(Toolchain, "_compile", full)
+    [judged] = judge.judge([Submission(problem, SPLIT.right)])
+    assert judged.verdict is Verdict.INFRA_ERROR and "No space left" in judged.detail
+    assert judge.stats.checker_faults == 0
+    monkeypatch.setattr(Toolchain, "_compile", lambda *_: executable)
+    assert verdicts(judge, problem, SPLIT.right) == [Verdict.ACCEPTED]
+
+
+@needs_compiler
 @pytest.mark.slow  # each compiles a checker
 @pytest.mark.parametrize("fault", TESTLIB_FAULTS)
 def test_a_fault_of_a_testlib_checker_is_no_verdict(sandbox, config, fault):
@@ -211,14 +219,7 @@ def test_an_exception_is_the_outputs_fault_if_the_checker_reads_the_expected_one
 
 # With any of these a program that solves nothing would have no verdict, and after five of them the
 # problem would be left out.
-HOSTILE_OUTPUTS = {
-    "without end": "while int(output[0]) > 1: pass\nprint(1)",
-    "sleeps": "import time\ntime.sleep(100 * (int(output[0]) - 1))\nprint(1)",
-    "too much memory": "x = [0] * 10 ** (3 * int(output[0]))\nprint(1)",
-    "prints 1 GB": "print('x\\n' * 10**6 * (int(output[0]) - 1))\nprint(1)",
-    "a signal": "import ctypes\nint(output[0]) > 1 and ctypes.string_at(0)\nprint(1)",
-    "its end": "import os\nint(output[0]) > 1 and os._exit(3)\nprint(1)",
-}
+HOSTILE_OUTPUTS = FAULTS["checkers that fail at some outputs"]
 
 
 @pytest.mark.parametrize("harm", HOSTILE_OUTPUTS)
@@ -249,6 +250,12 @@ def test_a_nan_is_no_number_to_any_checker(first_sandbox, config):
     programs = ["print(2.5000001)", "print('nan')", "print(2.6)"]
     found = verdicts(Judge(first_sandbox, config), problem, *programs)
     assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER]
+
+
+def test_an_output_without_end_reaches_no_checker(first_sandbox, config):
+    problem, programs = one_test(python("print(1)")), [f"print('7' * {n})" for n in (2**17, 2**19)]
+    found = verdicts(Judge(first_sandbox, config), problem, *programs)
+    assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
 
 
 def test_a_problem_is_left_out_after_so_many_faults(first_sandbox, config, caplog):
@@ -322,42 +329,12 @@ print(int(right and refused(open, "/new", "x") and refused(open, os.__file__, "a
 
 # ---- one run of a checker ----
 
-FINISHED, ENDED = Outcome.FINISHED, Outcome.RUNTIME_ERROR
-DECISIONS = {
-    ("python", FINISHED, 0, b"1\n"): "accepted",
-    ("python", FINISHED, 0, b"a word, 1"): "accepted",
-    ("python", FINISHED, 0, b"1 0"): "rejected",
-    ("python", FINISHED, 0, b"1.0"): "rejected",
-    ("python", FINISHED, 0, b"11"): "rejected",
-    ("python", FINISHED, 0, b""): "rejected",
-    ("python", ENDED, 1, b"1"): "crashed",
-    ("python", ENDED, -11, b"1"): "crashed",
-    ("testlib", FINISHED, 0, b""): "accepted",
-    ("testlib", ENDED, 1, b""): "rejected",
-    ("testlib", ENDED, 2, b""): "rejected",
-    ("testlib", ENDED, 3, b""): "crashed",
-    ("testlib", ENDED, 4, b""): "rejected",
-    ("testlib", ENDED, 5, b""): "crashed",
-    ("testlib", ENDED, 7, b""): "rejected",
-    ("testlib", ENDED, 8, b""): "rejected",
-    ("testlib", ENDED, 16, b""): "rejected",
-    ("testlib", ENDED, 216, b""): "rejected",
-    ("testlib", ENDED, 255, b""): "crashed",
-    ("testlib", ENDED, -6, b""): "crashed",
-    ("testlib", Outcome.TIME_LIMIT, -9, b""): "crashed",
-    ("testlib", Outcome.OUTPUT_LIMIT, 0, b""): "crashed",
-    ("python", Outcome.MEMORY_LIMIT, 1, b""): "crashed",
-    ("python", Outcome.STARVED, None, b""): "unknown",
-    ("python", Outcome.INFRA_ERROR, None, b""): "unknown",
-    ("python", Outcome.SYNTAX_ERROR, None, b""): "fault",
-}
 
-
-@pytest.mark.parametrize("run", DECISIONS, ids=str)
+@pytest.mark.parametrize("run", FAULTS["decisions"], ids=str)
 def test_decisions(run):
-    language, outcome, status, stdout = run
-    execution = Execution(outcome, stdout, "the reason", status)
-    assert decide(language, execution).finding.value == DECISIONS[run]
+    language, outcome, status, stdout, finding = run
+    execution = Execution(Outcome(outcome), stdout.encode(), "the reason", status)
+    assert decide(language, execution).finding.value == finding
 
 
 def test_arguments_are_in_the_order_of_each_kind():

@@ -60,6 +60,7 @@ def test_grade(outcome, stdout, cpu_s, verdict, doubtful):
         ("FINISHED", {"stdout": b"8"}, "WRONG_ANSWER", False, False),
         ("FINISHED", {"cpu_s": 2.1}, "TIME_LIMIT", True, False),
         ("RUNTIME_ERROR", {"late": True}, "RUNTIME_ERROR", True, True),
+        ("RUNTIME_ERROR", {"killed": True}, "RUNTIME_ERROR", True, True),
         ("STARVED", {}, "INFRA_ERROR", True, False),
     ],
 )

@@ -3,8 +3,10 @@
 import platform
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Problem, Test, Verdict
@@ -174,19 +176,24 @@ def test_a_right_answer_just_over_the_limit_runs_again_alone(sandbox, second_cpu
     assert judge.stats.judged_again == 1
 
 
-@pytest.mark.parametrize(("failures", "verdict"), [(1, "ACCEPTED"), (2, "INFRA_ERROR")])
-def test_an_infrastructure_error_runs_again_once_and_is_not_remembered(sandbox, failures, verdict):
-    def replaced(batch, job, execution):
-        return Execution(Outcome.INFRA_ERROR, stderr="lost") if batch < failures else execution
+LOST, STARVED = Execution(Outcome.INFRA_ERROR, stderr="lost"), Execution(Outcome.STARVED)
+KILLED = Execution(Outcome.RUNTIME_ERROR, killed=True)
+NO_VERDICTS = [([LOST], "ACCEPTED"), ([LOST] * 2, "INFRA_ERROR"), ([STARVED] * 2, "INFRA_ERROR")]
+NO_VERDICTS += [([KILLED], "ACCEPTED"), ([KILLED] * 2, "RUNTIME_ERROR")]
+NO_VERDICTS += [([LOST, KILLED], "ACCEPTED"), ([STARVED], "ACCEPTED")]
 
-    sandbox.replace = replaced
+
+@pytest.mark.parametrize(("ends", "verdict"), NO_VERDICTS)
+def test_what_is_no_verdict_runs_again_and_is_not_remembered(sandbox, ends, verdict):
+    sandbox.replace = lambda batch, _, real: replace(ends[batch]) if batch < len(ends) else real
     judge = Judge(sandbox)
     (judgement,) = judge.judge(submissions(RIGHT))
-    assert judgement.verdict == verdict
-    assert judge.stats.infra_errors == failures - 1
-    (later,) = judge.judge(submissions(RIGHT))
-    assert later.verdict is Verdict.ACCEPTED
-    assert len(sandbox.batches) == 1 + failures
+    again = judge.stats.judged_again
+    assert (judgement.verdict, again + (verdict != "ACCEPTED")) == (verdict, len(ends))
+    assert ("no core was free" in judgement.detail) == (ends == [STARVED] * 2)
+    assert judge.stats.infra_errors == (verdict == "INFRA_ERROR")
+    assert judge.judge(submissions(RIGHT))[0].verdict is Verdict.ACCEPTED
+    assert len(sandbox.batches) == 1 + len(ends)
 
 
 def test_tests_that_the_sandbox_leaves_out_are_not_passed(sandbox):
@@ -218,24 +225,7 @@ ASSERTED = (
     Test("[[]]", "not result"),
     Test('[{"": ["tuple", [2]]}]', "result == [2]"),
 )
-FORGED = {
-    "a set": "def f(x): return set(x)",
-    "a generator": "def f(x): yield from sorted(x)",
-    "a tuple": "def f(x): return tuple(sorted(x))",
-    "equal to everything": "class E(list):\n    __eq__ = lambda s, o: True\ndef f(x): return E()",
-    "a list by name": "class L:\n    __class__ = list\n    __eq__ = lambda s, o: True\n"
-    "    __iter__ = lambda s: iter([1, 3])\n    __repr__ = lambda s: '[1, 3]'\n"
-    "def f(x): return L()",
-    "patched builtins": "import builtins\nbuiltins.type = lambda *a: list\n"
-    "builtins.issubclass = lambda *a: True\ndef f(x): return object()",
-    "its own frames": "import sys\ndef f(x):\n    frame = sys._getframe()\n"
-    "    while frame:\n        for value in frame.f_locals.values():\n"
-    "            if 'result ==' in str(value): return [1, 3]\n        frame = frame.f_back\n",
-    "written by itself": "import os\ndef f(x):\n    os.write(3, b'[1, 3]')\n    return [1, 3]",
-    "a million deep": "def f(x):\n    for _ in range(10**6): x = [x]\n    return x",
-    "itself": "def f(x):\n    x.append(x)\n    return x",
-    "an endless integer": "def f(x): return 1 << 10**11",
-}
+FORGED = yaml.safe_load(Path(__file__).with_name("data").joinpath("forged.yaml").read_text())
 
 
 def test_asserts_of_a_data_set_hold_for_what_was_returned_and_not_for_what_claims_to_be(sandbox):

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from envs.sandbox.base import Job, Limits
+from envs.sandbox.base import Job, Limits, Outcome
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.pool import Task
-from tests.envs.programs import tool
+from tests.envs.programs import ATTACKS, HONEST, tool
 from tests.envs.sandbox.host import descendants, is_running
+from tests.envs.sandboxes import open_one
 
 # Each level doubles what the compiler writes.
 SLEEPS_ONCE_COMPILED = "f = abs\n" + "".join(
@@ -77,6 +78,22 @@ def test_the_folder_of_programs_goes_with_its_worker_or_at_the_next_start():
     with EmbeddedSandbox(workers=1, form="landlock") as sandbox:
         assert list(sandbox.run([Job("pass", ("",))], lambda *_: True))
         assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "outcome"),
+    [
+        (ATTACKS["resources: own folder below long paths"], Outcome.OUTPUT_LIMIT),
+        (HONEST["script: files that come and go"], Outcome.FINISHED),
+    ],
+)
+def test_a_folder_is_limited_and_emptied_whatever_its_depth_and_changes(program, outcome):
+    with open_one("landlock") as sandbox:
+        job = Job(program.program, ("{}",), Limits(cpu_s=10, wall_s=60))
+        [(_, [execution])] = sandbox.run([job], lambda *_: True)
+        assert execution.outcome is outcome, execution
+        assert [list(folder.iterdir()) for folder in own_folders(sandbox)] == [[]]
+        assert sandbox.replaced == 0
 
 
 STAY = tool("stay.py")

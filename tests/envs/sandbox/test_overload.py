@@ -6,10 +6,7 @@ import sys
 
 import pytest
 
-from envs.judge.extract import as_response
-from envs.judge.judge import Judge, Submission
-from envs.problem import Problem, Test, Verdict
-from envs.sandbox.base import Execution, Job, Limits, Outcome, Sandbox
+from envs.sandbox.base import Job, Limits, Outcome
 from envs.sandbox.inside.framing import patience_s
 from tests.envs.programs import tool
 from tests.envs.sandboxes import open_one
@@ -92,34 +89,3 @@ def test_threads_that_keep_each_other_waiting_gain_no_time_without_end(sandbox):
     execution = run(sandbox, BURSTS, **limits)
     assert execution.outcome in (Outcome.TIME_LIMIT, Outcome.STARVED)
     assert execution.wall_s < patience_s(WALL_S) + 2.0
-
-
-class Starving(Sandbox):
-    """Starves a program a number of times, and then runs it well."""
-
-    name = strength = "starving"
-
-    def __init__(self, times):
-        self.times = times
-
-    def run(self, jobs, keep_going):
-        for index in range(len(jobs)):
-            self.times -= 1
-            outcome = Outcome.FINISHED if self.times < 0 else Outcome.STARVED
-            execution = Execution(outcome, b"done")
-            keep_going(index, 0, execution)
-            yield index, [execution]
-
-    def close(self):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("times", "verdict"), [(1, Verdict.ACCEPTED), (2, Verdict.INFRA_ERROR)], ids=["once", "twice"]
-)
-def test_starved_twice_is_no_verdict(times, verdict):
-    problem = Problem("burn", "", (), (Test("", "done"),), time_limit_s=1.0)
-    judge = Judge(Starving(times))
-    [judgement] = judge.judge([Submission(problem, as_response(BURN))])
-    assert (judgement.verdict, judge.stats.judged_again) == (verdict, 1)
-    assert ("no core was free" in judgement.detail) == (times == 2)

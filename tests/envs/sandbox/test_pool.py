@@ -211,13 +211,7 @@ def test_workers_that_cannot_start_end_the_run_with_the_reason(form):
         list(pool.run([Job(DOUBLE, ("1",))], go_on))
 
 
-RESULT = {
-    "outcome": "TIME_LIMIT",
-    "stderr": "ä",
-    "exit_code": -9,
-    "cpu_s": 2.0,
-    "wall_s": 2.5,
-}
+RESULT = {"outcome": "TIME_LIMIT", "stderr": "ä", "exit_code": -9, "cpu_s": 2.0, "wall_s": 2.5}
 
 
 def test_frames_come_out_of_a_stream_cut_anywhere():

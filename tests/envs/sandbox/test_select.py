@@ -45,6 +45,13 @@ def test_a_wrong_configuration_names_the_key(config, message):
         parse_values(SandboxConfig, config, "sandbox")
 
 
+def test_too_few_open_files_are_an_error_that_says_how_many_are_needed():
+    code = "from envs.sandbox.embedded import EmbeddedSandbox\nEmbeddedSandbox(1)"
+    command = ["sh", "-c", 'ulimit -n 255; exec "$0" -c "$1"', sys.executable, code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert "need 256 open files and this shell allows 255" in done.stderr
+
+
 def test_where_user_namespaces_are_refused_the_weaker_form_is_taken_and_named():
     try:
         subprocess.run([*REFUSING, "true"], check=True, capture_output=True)

@@ -1,4 +1,5 @@
-"""Processes of a sandbox that are stopped for longer than a wall limit: no verdict changes."""
+"""Processes of a sandbox that are stopped for longer than a wall limit, or killed: no verdict
+changes."""
 
 import contextlib
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from envs.judge.judge import Judge, JudgeConfig, Submission
+from envs.judge.verdict_cache import VerdictCache
 from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Job, Limits, Outcome, Sandbox
 from envs.sandbox.docker import connect
@@ -56,17 +58,22 @@ def server_of(sandbox: Sandbox) -> int:
     """The PID of the one worker's server, outside."""
     [worker] = sandbox._connections
     if sandbox.name == "docker":
-        return connect().api.inspect_container(worker.handle.container)["State"]["Pid"]
+        client = worker.handle._launch.result().client
+        return client.api.inspect_container(worker.handle.container)["State"]["Pid"]
     return child_pids(worker.handle.process.pid)[0]
 
 
+def begun_tests(server: int) -> list[int]:
+    """The PIDs of tests whose programs have begun, as their second threads show."""
+    return [pid for pid in child_pids(server) if len([*Path(f"/proc/{pid}/task").glob("*")]) > 1]
+
+
 def running_test(server: int) -> int:
-    """The PID of a test whose program has begun, as its second thread shows."""
+    """The PID of the first test whose program begins."""
     deadline = time.monotonic() + 60.0
     while time.monotonic() < deadline:
-        for pid in child_pids(server):
-            if len(list(Path(f"/proc/{pid}/task").glob("*"))) > 1:
-                return pid
+        for pid in begun_tests(server):
+            return pid
         time.sleep(0.005)
     raise AssertionError("no test has begun")
 
@@ -182,3 +189,49 @@ def test_a_program_that_stops_itself_is_at_its_limit(sandbox):
     [(_, [execution])] = sandbox.run([Job(STOPS_ITSELF, ("",), limits)], lambda *_: True)
     assert execution.outcome is Outcome.TIME_LIMIT
     assert sandbox.replaced == 0
+
+
+# In a PID namespace of its own, a program can only have the kernel end it, at its own CPU limit.
+KILLS_ITSELF = (
+    "import resource, signal, threading\nsignal.pthread_kill(threading.get_ident(), 9)\n"
+    "resource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass"
+)
+# How often a test is killed from outside; its program, and the verdict.
+KILLED = {
+    "once": (1, NAP.format(1.5), Verdict.ACCEPTED),
+    "twice": (2, NAP.format(1.5), Verdict.RUNTIME_ERROR),
+    "by itself": (0, KILLS_ITSELF, Verdict.RUNTIME_ERROR),
+}
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "case"),
+    on_sandboxes("once", "by itself") + on_sandboxes("twice"),
+    indirect=["sandbox"],
+)
+def test_a_killed_test_runs_once_more_on_another_worker_and_is_not_remembered(
+    sandbox, case, tmp_path
+):
+    kills, program, verdict = KILLED[case]
+    problem = Problem("nap", "", (), (Test("", "done"),), time_limit_s=9.0)
+    ended, servers = threading.Event(), set()
+
+    def kill() -> None:
+        while len(servers) < kills and not ended.wait(0.005):
+            with contextlib.suppress(ValueError, IndexError):  # between two workers
+                server = server_of(sandbox)
+                if server not in servers and (pids := begun_tests(server)):
+                    send(pids, signal.SIGKILL)
+                    servers.add(server)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    judge = Judge(sandbox, verdicts=VerdictCache(tmp_path / "verdicts"))
+    [judged] = judge.judge([Submission(problem, program)])
+    ended.set()
+    thread.join()
+    assert (judged.verdict, len(servers), judge.stats.judged_again) == (verdict, kills, 1), judged
+    assert bool(judge.state_dict()["cache"]) == (case == "once")
+    later = Judge(sandbox, verdicts=judge.verdicts)
+    later.judge([Submission(problem, program)])
+    assert later.stats.programs_recalled == 0

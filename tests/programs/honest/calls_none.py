@@ -1,0 +1,6 @@
+# name: calls: none
+# function: f
+# input: []
+# output: null
+# ---
+def f(): pass

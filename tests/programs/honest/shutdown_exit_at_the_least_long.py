@@ -1,0 +1,6 @@
+# name: shutdown: exit at the least long
+# input: ""
+# ---
+import sys
+print(1)
+sys.exit(-2**63)
