@@ -289,16 +289,16 @@ class Trainer:
             )
         if not self.config.train.keeps_rollout_copy or not check.every:
             return {"eval/kl_ref": kl}
-        self.display.say(f"step {step}, with the trained weights: {check.summary(mismatch)}")
+        self.display.say(*check.news(f"step {step}, with the trained weights", mismatch))
         return {"eval/kl_ref": kl} | mismatch.metrics()
 
     def check_logprobs(self, step: int, samples: list[Sample]) -> dict[str, float]:
-        """Compare the rollout engine's log-probs with the learner's, print and return metrics."""
+        """Compare the rollout engine's log-probs with the learner's; return metrics."""
         check = self.parts.logprob_check
         with self.ledger.phase("sync"):
             self.ledger.activity.begin("comparing log-probs of engine and learner")
             mismatch = check.check(step, samples)
-        self.display.say(f"step {step}: {check.summary(mismatch)}")
+        self.display.say(*check.news(f"step {step}", mismatch))
         return mismatch.metrics()
 
     def note(self, step: int, row: Row | None) -> None:
