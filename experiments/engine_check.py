@@ -98,7 +98,7 @@ class LogprobCheck:
         self.sampling = Sampling(config.longest_response(1), config.train.temperature)
         self.seed = config.seed
         self._last: int | None = None
-        self._said = False
+        self.reported = False  # in a line of the log
 
     def due(self, step: int, policy_lag: int) -> bool:
         """Whether to check before `step`. With a lag, engine and learner rightly differ."""
@@ -140,7 +140,7 @@ class LogprobCheck:
 
     def news(self, when: str, mismatch: Mismatch) -> list[str]:
         """Return the line for the log of the first check; later a line where it is a warning."""
-        first, self._said = not self._said, True
+        first, self.reported = not self.reported, True
         return [f"{when}: {self.summary(mismatch)}"] * (first or mismatch.warned)
 
     def summary(self, mismatch: Mismatch) -> str:

@@ -327,21 +327,30 @@ def check_runs(configs: Sequence[RunConfig]) -> None:
 
 
 def print_table(jobs: Sequence[Job]) -> int:
-    """Print a row for each job and a line for each failure; return the number of failures."""
+    """Print a row for each job and a line for each failure; return the number of failures.
+
+    On a terminal that is too narrow for the run folders, they follow the table.
+    """
     from rich.console import Console
     from rich.table import Table
 
-    ks = sorted({k for job in jobs for k in job.end.pass_at})
+    pass_at = [job.end.pass_at if job.end.status == "finished" else {} for job in jobs]
+    ks = sorted({k for scores in pass_at for k in scores})
     table = Table("job", "status", *(f"pass@{k}" for k in ks), "run folder")
-    for job in jobs:
-        scores = (job.end.pass_at.get(k) for k in ks)
-        cells = ["–" if score is None else f"{score:.3f}" for score in scores]
+    for job, scores in zip(jobs, pass_at, strict=True):
+        cells = [f"{scores[k]:.3f}" if k in scores else "–" for k in ks]
         status = f"{job.end.status}{' before' if job.end.kept else ''}"
         table.add_row(job.label, status, *cells, str(job.end.folder or "–"))
     console = Console(highlight=False)
+    wide = console.options.update_width(1000)
+    folders: list[str] = []
     if not console.is_terminal:
-        console.width = 1000  # one row a line in files and pipes
+        console.width = wide.max_width  # one row a line in files and pipes
+    elif table.__rich_measure__(console, wide).maximum > console.width:
+        table.columns.pop()
+        folders = [f"{job.label}: {job.end.folder}" for job in jobs if job.end.folder]
     console.print(table)
+    print(*folders, sep="\n", end="\n" * bool(folders))
     failures = [job for job in jobs if job.end.status == "failed" or job.end.error]
     for job in failures:
         print(f"{job.end.status}: {job.label}: {job.end.error}")

@@ -38,6 +38,7 @@ from experiments.runtime.base import SINGLE_PROCESS, Runtime
 from experiments.sample import Sample
 
 Row = dict[str, Any]  # of metrics.parquet
+_opened: set[str] = set()  # opening lines of the sweep's jobs before in this process
 
 # fact in run.json that a resumed run must share → the keys behind it
 BASE = {
@@ -73,7 +74,7 @@ def train(
     """Run a configuration, or resume the run in `folder`; return how it ended.
 
     Ctrl-C and errors end a run cleanly, with its rows, weights and status on disk. `runtime`: how
-    the run is distributed. `in_sweep`: no samples are shown.
+    the run is distributed. `in_sweep`: no samples are shown, and no opening line twice.
 
     Raises UserError, and OSError on a full disk, if no run folder can be made or resumed.
     """
@@ -95,7 +96,12 @@ def train(
             if warning := preflight.final_split_warning(config, records.info.get("study")):
                 records.describe(test_split_warning=warning)
                 lines.append(warning)
-            display.say(*lines, f"problems: {parts.problems}", f"sandbox: {parts.sandbox}")
+            lines += [f"problems: {parts.problems}", f"sandbox: {parts.sandbox}"]
+            if in_sweep:
+                lines = [line for line in lines if line not in _opened]
+                parts.logprob_check.reported = not lines  # with this model and engine
+                _opened.update(lines)
+            display.say(*lines)
             if checkpoint:
                 check_base(records, checkpoint["base"])
                 assert state.states is not None  # checkpoints hold no half update
@@ -110,13 +116,13 @@ def train(
         records.finish("finished")
     except KeyboardInterrupt:
         records.finish("interrupted")
-        return errors.End("interrupted", records.folder, pass_at=display.pass_at)
+        return errors.End("interrupted", records.folder)
     except Exception as error:
         expected, message = errors.is_expected(error), errors.one_line(error)
         if not expected:
             message += f"; more in {records.keep_traceback()}"
         records.finish("failed", message)
-        return errors.End("failed", records.folder, message, display.pass_at, expected=expected)
+        return errors.End("failed", records.folder, message, expected=expected)
     return errors.End("finished", records.folder, pass_at=display.pass_at)
 
 

@@ -46,7 +46,10 @@ def wait_for(found, sweep):
         time.sleep(0.05)
 
 
-def test_a_failed_job_stops_no_other_and_the_same_command_keeps_what_is_done(tmp_path, call_here):
+def test_a_failed_job_stops_no_other_and_the_same_command_keeps_what_is_done(
+    tmp_path, call_here, monkeypatch
+):
+    monkeypatch.setattr("experiments.trainer._opened", set())
     broken = tmp_path / "broken"  # no look before the start finds out
     shutil.copytree(ROOT / "assets" / "nano", broken)
     weights = broken / "model.safetensors"
@@ -59,6 +62,8 @@ def test_a_failed_job_stops_no_other_and_the_same_command_keeps_what_is_done(tmp
     again = call_here(*given, "seed=0,1", "model.path=assets/nano")
     assert again.returncode == 0
     assert [row[1] for row in rows_of(again.stdout)] == ["finished before", "finished"]
+    for line in ("on cpu: ", "problems: ", "sandbox: ", "step 1: log-probs"):  # once in a sweep
+        assert f"{done.stderr}{again.stderr}".count(f"\n{line}") == 1
     anew = call_here(*given, "model.path=assets/nano", "again=always")
     assert [row[1] for row in rows_of(anew.stdout)] == ["finished"]
     finished = [info["seed"] for info in infos(tmp_path) if info["status"] == "finished"]
