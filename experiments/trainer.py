@@ -272,9 +272,8 @@ class Trainer:
             at = "" if temperature is None else f", temperature {temperature:g}"
             name = f"evaluation at step {step}{at}"
             total = len(evaluation.prompts) * settings.samples
-            advance, end = self.display.evaluating(name, total)
-            rows, cache_file = evaluation.rows(step, advance, temperature)
-            end()
+            with self.display.evaluating(name, total):
+                rows, cache_file = evaluation.rows(step, temperature)
             self.records.evaluation(step, rows, temperature)
             scores = pass_at_each(settings.k, rows)
             self.display.evaluated(name, scores, cache_file, main=temperature is None)
