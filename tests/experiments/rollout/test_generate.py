@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from envs.judge.judge import Judge
+from envs.judge.judge import Judge, JudgingSession
 from envs.problem import Problem, Test
 from envs.reward import RewardConfig
 from envs.sandbox.embedded import EmbeddedSandbox
@@ -126,26 +126,17 @@ def test_the_samples_are_those_of_writing_first_and_judging_then(sandbox):
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_judging_is_a_phase_of_its_own_that_counts_programs(overlap, sandbox):
-    """Each as it is judged; where the judge was faster than the engine, all of them."""
-    at, seen = responder(sandbox, overlap), []
-    open_session = at.judge.open_session
+def test_judging_is_a_phase_of_its_own_that_counts_programs(overlap, sandbox, monkeypatch):
+    at, seen, judge = responder(sandbox, overlap), [], JudgingSession.judge
 
-    def opened():
-        session = open_session()
-        judge = session.judge
+    def noting(session, batch):
+        for pair in judge(session, batch):
+            while overlap and not at.activity.text().startswith("judging"):
+                time.sleep(0.01)
+            yield pair
+            seen.append(at.activity.text().partition(",")[0])
 
-        def noting(batch):
-            for pair in judge(batch):
-                while overlap and not at.activity.text().startswith("judging"):
-                    time.sleep(0.01)
-                yield pair
-                seen.append(at.activity.text().partition(",")[0])
-
-        session.judge = noting
-        return session
-
-    at.judge.open_session = opened
+    monkeypatch.setattr(JudgingSession, "judge", noting)
     respond(at)
     assert seen == [f"judging {count}/8 programs" for count in range(1, 9)]
 
