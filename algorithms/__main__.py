@@ -55,10 +55,13 @@ def table() -> Table:
 
 
 def paper(name: str) -> str:
-    """The first arXiv number in the file's opening comment; – if it cites none."""
+    """The first arXiv number in the file's opening comment, or "no paper" where it gives a reason.
+
+    – if it has neither.
+    """
     text = (algorithms.CONF / f"{name}.yaml").read_text().partition(f"name: {name}")[0]
-    number = re.search(r"\d{4}\.\d{5}", text)
-    return number.group() if number else "–"
+    found = re.search(r"\d{4}\.\d{5}|^# (no paper): *\S", text, re.MULTILINE)
+    return found[1] or found[0] if found else "–"
 
 
 def needs(n: Needs) -> str:

@@ -98,6 +98,7 @@ class LogprobCheck:
         self.sampling = Sampling(config.longest_response(1), config.train.temperature)
         self.seed = config.seed
         self._last: int | None = None
+        self.reported = False  # in a line of the log
 
     def due(self, step: int, policy_lag: int) -> bool:
         """Whether to check before `step`. With a lag, engine and learner rightly differ."""
@@ -136,6 +137,11 @@ class LogprobCheck:
         if self.learner.reference is not None:
             base_logp = self.learner.ref_logp(tokens)[tokens.own].cpu()
         return mismatch(engine_logp, learner_logp, self.bound, base_logp)
+
+    def news(self, when: str, mismatch: Mismatch) -> list[str]:
+        """Return the line for the log of the first check; later a line where it is a warning."""
+        first, self.reported = not self.reported, True
+        return [f"{when}: {self.summary(mismatch)}"] * (first or mismatch.warned)
 
     def summary(self, mismatch: Mismatch) -> str:
         """Return a line for the log, a warning if the mismatch is beyond rounding."""

@@ -28,7 +28,7 @@ class End:
     status: str  # finished | interrupted | failed | running | not run
     folder: Path | None = None  # None: there is none yet
     error: str | None = None  # in one line
-    pass_at: dict[int, float] = field(default_factory=dict)  # k → pass@k of the last evaluation
+    pass_at: dict[int, float] = field(default_factory=dict)  # k → pass@k of a finished run's end
     kept: bool = False  # it had finished before
     expected: bool = True  # the line says all; else the folder's traceback.txt says more
 

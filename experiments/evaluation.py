@@ -26,10 +26,10 @@ from typing import Any
 from analysis.pass_at_k import pass_at_k
 from envs.caching import replace_file
 from envs.judge.extract import as_response
-from envs.problem import Environment, Submission, Verdict
+from envs.problem import Environment, Judgement, Submission, Verdict
 from envs.tasks.prompts import Feedback
 from experiments.engines.base import Sampling
-from experiments.rollout.generate import Responder
+from experiments.rollout.generate import Judging, Responder
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample, seed_for
 
@@ -39,6 +39,7 @@ PACKAGES = ("algorithms", "envs", "experiments")  # their code is part of the ca
 Row = dict[str, Any]  # of evals.parquet
 Streams = tuple[object, ...]  # name of the random streams of an evaluation
 EVAL: Streams = ("eval",)
+Judge = Callable[[Sequence[Submission]], list[Judgement]]
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,7 @@ class Evaluation:
     cache: Path
     facts: object  # of model and machine, part of the key in `cache`
 
-    def rows(
-        self, step: int, progress: Callable[[int], None], temperature: float | None = None
-    ) -> tuple[list[Row], Path | None]:
+    def rows(self, step: int, temperature: float | None = None) -> tuple[list[Row], Path | None]:
         """Return the rows of evals.parquet, and the file they were read from if they were.
 
         `temperature`: one of `eval.further_temperatures`, whose random streams are its own; None:
@@ -70,7 +69,7 @@ class Evaluation:
         if temperature is not None:
             sampling = replace(sampling, temperature=temperature)
             streams = ("eval", "temperature", temperature)
-        evaluate = partial(self._evaluate, step, progress, sampling, streams)
+        evaluate = partial(self._evaluate, step, sampling, streams)
         with self.ledger.phase("evaluate"):
             if step:
                 rows = evaluate(self.responder)
@@ -116,7 +115,6 @@ class Evaluation:
     def _evaluate(
         self,
         step: int,
-        progress: Callable[[int], None],
         sampling: Sampling,
         streams: Streams,
         responder: Responder,
@@ -127,11 +125,13 @@ class Evaluation:
             for row in range(len(prompts))
         ]
         completions, samples = responder.respond(
-            prompts, seeds, sampling, Origin("policy", step=step), progress
+            prompts, seeds, sampling, Origin("policy", step=step)
         )
         by_turn: Sequence[Row] = [{}] * len(samples)
         if responder.dialogue:
-            by_turn = turn_columns(samples, responder.judge, responder.dialogue.feedback)
+            with Judging(responder) as judging:
+                judge = lambda missing: judging.start(missing).wait()  # noqa: E731
+                by_turn = turn_columns(samples, judge, responder.dialogue.feedback)
         return [
             {
                 "step": step,
@@ -161,7 +161,7 @@ def _code_hash() -> str:
     return digest.hexdigest()
 
 
-def turn_columns(samples: Sequence[Sample], judge: Environment, feedback: Feedback) -> list[Row]:
+def turn_columns(samples: Sequence[Sample], judge: Judge, feedback: Feedback) -> list[Row]:
     """Return the columns of evals.parquet that conversations add: what each answer was worth.
 
     A conversation needs no hidden verdict of an answer before the last, and no public one of the
@@ -192,7 +192,7 @@ def turn_columns(samples: Sequence[Sample], judge: Environment, feedback: Feedba
                 "observation_tokens": len(sample.tokens) - sample.generated,
             }
         )
-    judged = judge.judge([submission for _, _, submission in missing])
+    judged = judge([submission for _, _, submission in missing])
     for (verdicts, place, _), judgement in zip(missing, judged, strict=True):
         verdicts[place] = str(judgement.verdict)
     return columns

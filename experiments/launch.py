@@ -116,6 +116,8 @@ def run_alone(config: RunConfig, folder: Path | None = None) -> int:
 
         Console().print(before_after_table(outcome.folder))
     print(f"run folder: {outcome.folder}")
+    if outcome.status == "finished":
+        print(f"report: make report RUNS={outcome.folder.parent}")
     return errors.INTERRUPTED if outcome.status == "interrupted" else 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,6 +31,7 @@ from experiments.config.checks import parse, print_notes
 from experiments.config.composition import config_of, is_finished, jobs_of
 from experiments.config.preflight import check_before_start, resolve_defaults
 from experiments.config.schema import RunConfig
+from experiments.costs import expected
 from experiments.errors import FAILED, INTERRUPTED, End, UserError
 from experiments.launch import check_launch, run_alone, run_one, torchrun_ranks
 from experiments.run_dir import interrupts
@@ -329,25 +331,60 @@ def check_runs(configs: Sequence[RunConfig]) -> None:
 
 
 def print_table(jobs: Sequence[Job]) -> int:
-    """Print a row for each job and a line for each failure; return the number of failures."""
+    """Print a row for each job and a line for each failure; return the number of failures.
+
+    On a terminal that is too narrow for the run folders, they follow the table.
+    """
     from rich.console import Console
     from rich.table import Table
 
-    ks = sorted({k for job in jobs for k in job.end.pass_at})
+    pass_at = [job.end.pass_at if job.end.status == "finished" else {} for job in jobs]
+    ks = sorted({k for scores in pass_at for k in scores})
     table = Table("job", "status", *(f"pass@{k}" for k in ks), "run folder")
-    for job in jobs:
-        scores = (job.end.pass_at.get(k) for k in ks)
-        cells = ["–" if score is None else f"{score:.3f}" for score in scores]
+    for job, scores in zip(jobs, pass_at, strict=True):
+        cells = [f"{scores[k]:.3f}" if k in scores else "–" for k in ks]
         status = f"{job.end.status}{' before' if job.end.kept else ''}"
         table.add_row(job.label, status, *cells, str(job.end.folder or "–"))
     console = Console(highlight=False)
+    wide = console.options.update_width(1000)
+    folders: list[str] = []
     if not console.is_terminal:
-        console.width = 1000  # one row a line in files and pipes
+        console.width = wide.max_width  # one row a line in files and pipes
+    elif table.__rich_measure__(console, wide).maximum > console.width:
+        table.columns.pop()
+        folders = [f"{job.label}: {job.end.folder}" for job in jobs if job.end.folder]
     console.print(table)
+    print(*folders, sep="\n", end="\n" * bool(folders))
     failures = [job for job in jobs if job.end.status == "failed" or job.end.error]
     for job in failures:
         print(f"{job.end.status}: {job.label}: {job.end.error}")
     return len(failures)
+
+
+def print_plan(jobs: Sequence[Job], at_once: int, again: Again) -> None:
+    """Print how jobs stand, and the time and disk of those that would run."""
+    from analysis.rendering import duration
+
+    for job in jobs:
+        if all(parent.end.kept for parent in job.parents.values()):
+            complete(job)
+            job.end = state(job.config)
+    print_table(jobs)
+    due = [job.config for job in jobs if again == "always" or not job.end.kept]
+    known = [cost for cost in expected(due) if cost]
+    print(f"{len(due)} of {len(jobs)} jobs would run, {at_once} at once")
+    folder = jobs[0].config.output_dir
+    if known:
+        times, sizes = zip(*known, strict=True)
+        time_s = max(sum(times) / at_once, *times)
+        free = shutil.disk_usage(folder).free / 1e6
+        taken = f"{duration(time_s)} and {sum(sizes):,.0f} MB; {free:,.0f} MB are free"
+        print(f"{len(known)} of them, by earlier runs: about {taken}")
+    if unknown := len(due) - len(known):
+        print(
+            f"{unknown} of them: time and disk are not known, as no finished run in {folder} has "
+            "their task, model and engine; a run with steps=2 measures them"
+        )
 
 
 # Sweeps.
@@ -360,6 +397,7 @@ class SweepOptions:
     # processes at once; by default one for each GPU if there are several, else jobs run here
     jobs: Workers | None = None
     again: Again = "never"  # always: begin all runs anew, also those that have finished
+    plan: bool = False  # print the jobs, how they stand, and their time and disk, then exit
 
 
 def run_sweep(arguments: Sequence[str]) -> int:
@@ -385,6 +423,11 @@ def run_sweep(arguments: Sequence[str]) -> int:
         label = " ".join([digits, *(word for word in each if word not in shared)])
         jobs.append(Job(label, tuple(each), config))
     check_runs(configs)
+    several = len(visible_gpus()) > 1 and configs[0].model.device in ANY_GPU
+    workers = options.jobs or (len(visible_gpus()) if several else 0)
+    if options.plan:
+        print_plan(jobs, max(workers, 1), options.again)
+        return 0
     interrupted = False
     try:
         if slurm:
@@ -393,8 +436,6 @@ def run_sweep(arguments: Sequence[str]) -> int:
             for job in jobs:
                 job.end = replace(state(job.config), kept=False)
         else:
-            several = len(visible_gpus()) > 1 and configs[0].model.device in ANY_GPU
-            workers = options.jobs or (len(visible_gpus()) if several else 0)
             if os.environ.pop(WORKER_VARIABLE, None):  # the process of one of several jobs at once
                 workers = 0
                 any_gpu = configs[0].model.device in ANY_GPU

@@ -280,7 +280,7 @@ class Options:
     seeds: str | None = None  # only these of the study's seeds, with commas between them
     arms: str | None = None  # only these of the study's arms, and the arms they start from
     again: Again = "never"  # always: begin all runs anew, also those that have finished
-    plan: bool = False  # print the runs and how they stand, then exit
+    plan: bool = False  # print the runs, how they stand, and their time and disk, then exit
     live: bool = False  # one run at a time, with its own output on the screen instead of in logs/
 
 
@@ -292,11 +292,7 @@ def run_study(arguments: Sequence[str]) -> int:
     jobs = study_jobs(study, seeds, choose("arms", options.arms, list(study.arms)), overrides)
     print(f"{study.name}: {study.question}", *([f"It took {study.took}."] if study.took else []))
     if options.plan:
-        for job in jobs:
-            if all(parent.end.kept for parent in job.parents.values()):
-                runner.complete(job)
-                job.end = runner.state(job.config)
-        runner.print_table(jobs)
+        runner.print_plan(jobs, 1 if options.live else options.jobs, options.again)
         return 0
     runner.check_runs([job.config for job in jobs if not job.parents])
     os.environ[STUDY_VARIABLE] = study.name

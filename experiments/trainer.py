@@ -38,6 +38,7 @@ from experiments.runtime.base import SINGLE_PROCESS, Runtime
 from experiments.sample import Sample
 
 Row = dict[str, Any]  # of metrics.parquet
+_opened: set[str] = set()  # opening lines of the sweep's jobs before in this process
 
 # fact in run.json that a resumed run must share → the keys behind it
 BASE = {
@@ -73,7 +74,7 @@ def train(
     """Run a configuration, or resume the run in `folder`; return how it ended.
 
     Ctrl-C and errors end a run cleanly, with its rows, weights and status on disk. `runtime`: how
-    the run is distributed. `in_sweep`: no samples are shown.
+    the run is distributed. `in_sweep`: no samples are shown, and no opening line twice.
 
     Raises UserError, and OSError on a full disk, if no run folder can be made or resumed.
     """
@@ -95,7 +96,12 @@ def train(
             if warning := preflight.final_split_warning(config, records.info.get("study")):
                 records.describe(test_split_warning=warning)
                 lines.append(warning)
-            display.say(*lines, f"problems: {parts.problems}", f"sandbox: {parts.sandbox}")
+            lines += [f"problems: {parts.problems}", f"sandbox: {parts.sandbox}"]
+            if in_sweep:
+                lines = [line for line in lines if line not in _opened]
+                parts.logprob_check.reported = not lines  # with this model and engine
+                _opened.update(lines)
+            display.say(*lines)
             if checkpoint:
                 check_base(records, checkpoint["base"])
                 assert state.states is not None  # checkpoints hold no half update
@@ -110,13 +116,13 @@ def train(
         records.finish("finished")
     except KeyboardInterrupt:
         records.finish("interrupted")
-        return errors.End("interrupted", records.folder, pass_at=display.pass_at)
+        return errors.End("interrupted", records.folder)
     except Exception as error:
         expected, message = errors.is_expected(error), errors.one_line(error)
         if not expected:
             message += f"; more in {records.keep_traceback()}"
         records.finish("failed", message)
-        return errors.End("failed", records.folder, message, display.pass_at, expected=expected)
+        return errors.End("failed", records.folder, message, expected=expected)
     return errors.End("finished", records.folder, pass_at=display.pass_at)
 
 
@@ -266,9 +272,8 @@ class Trainer:
             at = "" if temperature is None else f", temperature {temperature:g}"
             name = f"evaluation at step {step}{at}"
             total = len(evaluation.prompts) * settings.samples
-            advance, end = self.display.evaluating(name, total)
-            rows, cache_file = evaluation.rows(step, advance, temperature)
-            end()
+            with self.display.evaluating(name, total):
+                rows, cache_file = evaluation.rows(step, temperature)
             self.records.evaluation(step, rows, temperature)
             scores = pass_at_each(settings.k, rows)
             self.display.evaluated(name, scores, cache_file, main=temperature is None)
@@ -289,16 +294,16 @@ class Trainer:
             )
         if not self.config.train.keeps_rollout_copy or not check.every:
             return {"eval/kl_ref": kl}
-        self.display.say(f"step {step}, with the trained weights: {check.summary(mismatch)}")
+        self.display.say(*check.news(f"step {step}, with the trained weights", mismatch))
         return {"eval/kl_ref": kl} | mismatch.metrics()
 
     def check_logprobs(self, step: int, samples: list[Sample]) -> dict[str, float]:
-        """Compare the rollout engine's log-probs with the learner's, print and return metrics."""
+        """Compare the rollout engine's log-probs with the learner's; return metrics."""
         check = self.parts.logprob_check
         with self.ledger.phase("sync"):
             self.ledger.activity.begin("comparing log-probs of engine and learner")
             mismatch = check.check(step, samples)
-        self.display.say(f"step {step}: {check.summary(mismatch)}")
+        self.display.say(*check.news(f"step {step}", mismatch))
         return mismatch.metrics()
 
     def note(self, step: int, row: Row | None) -> None:

@@ -8,11 +8,9 @@ from algorithms.base import Options
 from experiments.config.composition import config_of
 from experiments.config.schema import (
     EngineConfig,
-    EvalConfig,
     ModelConfig,
     ReplayConfig,
     RunConfig,
-    RuntimeConfig,
     TrainConfig,
 )
 
@@ -31,10 +29,6 @@ def train_config(**given) -> TrainConfig:
     return replace(_default().train, **given)
 
 
-def eval_config(**given) -> EvalConfig:
-    return replace(_default().eval, **given)
-
-
 def replay_config(**given) -> ReplayConfig:
     return replace(_default().replay, **given)
 
@@ -45,10 +39,6 @@ def model_config(**given) -> ModelConfig:
 
 def engine_config(**given) -> EngineConfig:
     return replace(_default().engine, **given)
-
-
-def runtime_config(**given) -> RuntimeConfig:
-    return replace(_default().runtime, **given)
 
 
 def _default() -> RunConfig:

@@ -8,11 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import pandas
 import pytest
+from omegaconf import OmegaConf
 
+from experiments.config.preflight import resolve_defaults
 from tests.command_line import ROOT, SMALL, call, merged
+from tests.experiments.compose import config
 
 STEPS = 3
 
@@ -46,7 +50,10 @@ def wait_for(found, sweep):
         time.sleep(0.05)
 
 
-def test_a_failed_job_stops_no_other_and_the_same_command_keeps_what_is_done(tmp_path, call_here):
+def test_a_failed_job_stops_no_other_and_the_same_command_keeps_what_is_done(
+    tmp_path, call_here, monkeypatch
+):
+    monkeypatch.setattr("experiments.trainer._opened", set())
     broken = tmp_path / "broken"  # no look before the start finds out
     shutil.copytree(ROOT / "assets" / "nano", broken)
     weights = broken / "model.safetensors"
@@ -59,10 +66,31 @@ def test_a_failed_job_stops_no_other_and_the_same_command_keeps_what_is_done(tmp
     again = call_here(*given, "seed=0,1", "model.path=assets/nano")
     assert again.returncode == 0
     assert [row[1] for row in rows_of(again.stdout)] == ["finished before", "finished"]
+    for line in ("on cpu: ", "problems: ", "sandbox: ", "step 1: log-probs"):  # once in a sweep
+        assert f"{done.stderr}{again.stderr}".count(f"\n{line}") == 1
     anew = call_here(*given, "model.path=assets/nano", "again=always")
     assert [row[1] for row in rows_of(anew.stdout)] == ["finished"]
     finished = [info["seed"] for info in infos(tmp_path) if info["status"] == "finished"]
     assert sorted(finished) == [0, 0, 1]
+
+
+def test_a_plan_says_before_the_first_job_what_all_will_take(tmp_path, call_here):
+    given = [*SMALL, f"output_dir={tmp_path}", "algo=grpo", "model.device=cpu", "steps=3"]
+    (folder := tmp_path / "mini" / "done").mkdir(parents=True)
+    made = asdict(resolve_defaults(config(*given), "cpu"))
+    (folder / "config.yaml").write_text(OmegaConf.to_yaml(made))
+    (folder / "run.json").write_text(json.dumps({"status": "finished", "error": None}))
+    times = {"time/total_s": [50.0, 90.0, 130.0], "time/evaluate_s": [10.0] * 3}
+    pandas.DataFrame(times).to_parquet(folder / "metrics.parquet")
+    os.truncate(os.open(folder / "weights", os.O_CREAT | os.O_RDWR), 5_000_000)
+    plan = ["-m", "plan=true", "jobs=2", *given, "steps=6", "seed=0,1"]
+    said = call_here(*plan).stdout  # each 6 x 40 s + 2 x 10 s
+    assert "2 of 2 jobs would run, 2 at once" in said and "about 4.3 min and 10 MB" in said
+    assert (
+        "2 of them: time and disk are not known"
+        in call_here(*plan, "task.choose_problems=3").stdout
+    )
+    assert os.listdir(tmp_path / "mini") == ["done"]
 
 
 @pytest.mark.slow

@@ -46,6 +46,7 @@ def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path, call_here):
     assert done.returncode == 0, done.stderr
     assert "of 41 rows; left out: input_output is empty 1" in done.stderr
     (folder,) = (tmp_path / "out" / "taco").iterdir()
+    assert done.stdout.endswith(f"report: make report RUNS={folder.parent}\n")
     facts = json.loads((folder / "run.json").read_text())
     assert facts["task"] == {
         "rows_read": 41,

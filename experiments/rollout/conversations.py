@@ -148,14 +148,12 @@ def converse(
     sampling: Sampling,
     answering: Answering,
     judge: Callable[[Sequence[Submission]], Awaited],
-    ended: Callable[[int], None],
     release: Callable[[], None],
 ) -> list[Conversation]:
     """Return len(seeds[i]) conversations on each prompt, flat, their last answers judged.
 
-    `judge` judges by the hidden tests what passed the public ones. `ended` gets the number of
-    conversations that have ended since it was called last. `release` releases what the engine keeps
-    of a part.
+    `judge` judges by the hidden tests what passed the public ones. `release` releases what the
+    engine keeps of a part.
     """
     groups = [
         [Conversation(prompt, seed) for seed in group]
@@ -166,7 +164,6 @@ def converse(
         open_groups: Sequence[Sequence[Conversation]] = part
         part_prompts = [group[0].prompt.tokens if group else () for group in part]
         for turn in range(1, dialogue.turns + 1):
-            going = [one for group in open_groups for one in group]
             found = _answer(dialogue, part_prompts, open_groups, turn, sampling, answering)
             if found:  # judged by the hidden tests while others answer again
                 submissions = [
@@ -177,7 +174,6 @@ def converse(
             open_groups = [[one for one in group if not one.ended] for group in open_groups]
             further = [one for group in open_groups for one in group]
             _observe(dialogue, further)
-            ended(len(going) - len(further))
             if not further:
                 break
         for conversations, judgements in passed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from experiments.policy.loading import pick_device
 from experiments.rollout.conversations import Awaited, Dialogue, converse
 from experiments.run_dir.interrupts import defer_interrupts
 from experiments.run_dir.ledger import Ledger
-from experiments.run_dir.progress import Activity
+from experiments.run_dir.progress import VERBS, Activity
 from experiments.sample import Completion, Origin, PromptedProblem, Sample, rewarded_samples
 
 ABANDON_EVERY_S = 0.2  # interval between requests to a running judge to stop
@@ -60,12 +60,8 @@ class Responder:
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
         origin: Origin,
-        progress: Callable[[int], None] = lambda count: None,
     ) -> tuple[list[Completion], list[Sample]]:
-        """Return len(seeds[i]) responses to each prompts[i], flat, and their samples.
-
-        `progress` is called with the number of newly finished responses.
-        """
+        """Return len(seeds[i]) responses to each prompts[i], flat, and their samples."""
         owners = [p for p, group in zip(prompts, seeds, strict=True) for _ in group]
         if not owners:
             return [], []
@@ -73,7 +69,7 @@ class Responder:
             if self.dialogue is None:
                 request = Request([p.tokens for p in prompts], seeds, sampling)
                 problems = [owner.problem for owner in owners]
-                completions, found = self._answer(request, problems, judging, progress)
+                completions, found = self._answer(request, problems, judging)
                 judgements, turns = found(), None
             else:
                 conversations = converse(
@@ -83,7 +79,6 @@ class Responder:
                     sampling,
                     lambda request, problems: self._answer(request, problems, judging),
                     lambda submissions: judging.start(submissions).wait,
-                    progress,
                     self.engine.release_memory,
                 )
                 completions = [one.completion for one in conversations]
@@ -97,7 +92,6 @@ class Responder:
         request: Request,
         problems: Sequence[Problem],
         judging: Judging,
-        progress: Callable[[int], None] = lambda count: None,
     ) -> tuple[list[Completion], Awaited]:
         """Return the answers to a request, flat, and a function that waits for their judgements."""
         self.engine.on_tokens = self.activity.draw
@@ -116,10 +110,10 @@ class Responder:
             if self.overlap and responses:
                 submit([(first_index[prompt] + n, one) for prompt, n, one in responses])
             self.activity.advance(len(responses))
-            progress(len(responses))
 
         with self.ledger.phase("generate") if self.ledger else nullcontext():
             self.activity.expect(len(problems), "responses")
+            self.activity.judged = session.judged if session.future else None
             groups = self.engine.generate(request, finished)
         completions = [completion for group in groups for completion in group]
         if missing := [pair for pair in enumerate(completions) if pair[0] not in submitted]:
@@ -177,6 +171,8 @@ class Session:
     def __init__(self, judging: Judging) -> None:
         self.judging = judging
         self.batches: queue.SimpleQueue[Numbered | None] = queue.SimpleQueue()
+        self.submitted = 0
+        self.judged: dict[int, Judgement] = {}  # by number, each as soon as it is made
         self.busy_s = 0.0  # wall time of the thread with something to judge
         self.future: Future[list[Judgement]] | None = None
         if judging.thread is not None:
@@ -186,6 +182,7 @@ class Session:
         """Queue numbered submissions. Raises the judge's exception, if it has failed."""
         if self.future is not None and self.future.done():
             self.future.result()
+        self.submitted += len(submissions)
         self.batches.put(submissions)
 
     def end(self) -> None:
@@ -194,31 +191,26 @@ class Session:
 
     def wait(self) -> list[Judgement]:
         """Return all judgements in the order of their numbers; charge work and waiting."""
-        judging, ledger = self.judging, self.judging.ledger
-        if self.future is None:
-            submissions = [
-                submission for _, submission in sorted(self._next_batch() or (), key=itemgetter(0))
-            ]
-            with ledger.phase("judge") if ledger else nullcontext():
-                judging.activity.expect(len(submissions), "responses")
-                return judging.judge.judge(submissions)
-        with ledger.waiting("judge") if ledger else nullcontext():
-            judgements = self.future.result()
-        if ledger:
+        ledger, activity = self.judging.ledger, self.judging.activity
+        charging = ledger and (ledger.waiting if self.future else ledger.phase)
+        with charging("judge") if charging else nullcontext(), activity.phase(VERBS["judge"]):
+            activity.expect(self.submitted, "programs", self.judged)
+            judgements = self.future.result() if self.future else self._judge()
+        if ledger and self.future:
             ledger.work("judge", self.busy_s)
         return judgements
 
     def _judge(self) -> list[Judgement]:
-        judged: dict[int, Judgement] = {}
-        judge = self.judging.judge
-        assert isinstance(judge, IncrementalEnvironment)
+        judge, judged = self.judging.judge, self.judged
+        if not isinstance(judge, IncrementalEnvironment):
+            submissions = sorted(self._next_batch() or (), key=itemgetter(0))
+            return judge.judge([submission for _, submission in submissions])
         if self.judging.stopped:
             return []
         with closing(judge.open_session()) as session:
             while (batch := self._next_batch()) is not None and not self.judging.stopped:
                 begin = time.monotonic()
                 judged.update(session.judge(batch))
-                self.judging.activity.judged = len(judged)
                 self.busy_s += time.monotonic() - begin
             if not self.judging.stopped:
                 begin = time.monotonic()

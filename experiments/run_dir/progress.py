@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -42,14 +42,15 @@ class Activity:
     unit: str = ""  # of what is counted
     total: int = 0  # 0: nothing is counted
     done: int = 0
+    finished: Sized | None = None  # counts instead of `done`
     tokens: int = 0  # drawn
-    judged: int | None = None  # programs judged while others are written
+    judged: Sized | None = None  # judgements that are made while other responses are written
     since: float = field(default_factory=time.monotonic)
 
     def begin(self, verb: str) -> None:
         """Begin a phase, whose counters are at zero."""
-        self.verb, self.unit, self.total, self.done = verb, "", 0, 0
-        self.tokens, self.judged, self.since = 0, None, time.monotonic()
+        self.verb, self.tokens, self.judged, self.since = verb, 0, None, time.monotonic()
+        self.expect(0, "")
 
     @contextmanager
     def phase(self, verb: str) -> Iterator[None]:
@@ -61,9 +62,15 @@ class Activity:
         finally:
             self.begin(outer)
 
-    def expect(self, total: int, unit: str) -> None:
-        """Count up to `total` from now on."""
-        self.total, self.unit, self.done = total, unit, 0
+    def expect(self, total: int, unit: str, finished: Sized | None = None) -> None:
+        """Count up to `total` from now on, by `advance` or by the length of `finished`."""
+        self.total, self.unit, self.done, self.finished = total, unit, 0, finished
+        self.before = len(finished or ())
+
+    @property
+    def count(self) -> int:
+        """Units done."""
+        return self.done if self.finished is None else len(self.finished)
 
     def advance(self, count: int) -> None:
         """Count finished units."""
@@ -74,19 +81,22 @@ class Activity:
         self.tokens += tokens
 
     def text(self) -> str:
-        """Say it, e.g. "writing 37/64 responses, 4,210 tokens, 118/s · judged 12"."""
+        """Say it: "writing 37/64 responses, 4,210 tokens, 118/s · judged 12"."""
         if not self.verb:
             return ""
         text = self.verb
         if self.total:
-            text += f" {self.done}/{self.total} {self.unit}"
+            text += f" {self.count}/{self.total} {self.unit}"
         seconds = time.monotonic() - self.since
+        if self.finished is not None and self.count > self.before and seconds > RATE_AFTER_S:
+            left = seconds * (self.total - self.count) / (self.count - self.before)
+            text += f", {left:.0f} s left" if left < 100 else f", {left / 60:.0f} min left"
         if self.tokens:
             text += f", {self.tokens:,} tokens"
             if seconds > RATE_AFTER_S:
                 text += f", {self.tokens / seconds:,.0f}/s"
         if self.judged is not None:
-            text += f" · judged {self.judged}"
+            text += f" · judged {len(self.judged)}"
         return text
 
 
@@ -95,10 +105,11 @@ CHECK_EVERY_S = 1.0
 
 
 class Bars(Progress):
-    """Bars, and below them a line that is rendered anew at each refresh."""
+    """Bars, and below them the activity, rendered anew at each refresh."""
 
-    def __init__(self, line: Callable[[], str], console: Console) -> None:
-        self._line = line
+    def __init__(self, activity: Activity, console: Console) -> None:
+        self.activity = activity
+        self.following: TaskID | None = None  # bar that shows the activity's count
         super().__init__(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -110,8 +121,12 @@ class Bars(Progress):
         )
 
     def get_renderables(self) -> Iterable[RenderableType]:
+        now = self.activity
+        if self.following is not None and now.total:
+            note = "written" if now.finished is None else "judged"
+            self.update(self.following, completed=now.count, total=now.total, note=note)
         yield self.make_tasks_table(self.tasks)
-        yield Text(self._line(), no_wrap=True, overflow="ellipsis")
+        yield Text(now.text(), no_wrap=True, overflow="ellipsis")
 
 
 class Display:
@@ -125,7 +140,7 @@ class Display:
         self._last_line = time.monotonic()
         self._stopped = threading.Event()
         self.console = Console(stderr=True, highlight=False)
-        self.bars = Bars(self.activity.text, self.console)
+        self.bars = Bars(self.activity, self.console)
         self.training = self.bars.add_task("training", total=steps, note="", visible=steps > 0)
         self._thread = threading.Thread(target=self._write_lines, name="display", daemon=True)
 
@@ -153,8 +168,6 @@ class Display:
             self._note = f"loss {row['loss']:.3f}  {{score}}"
         self._done = step
         self._update()
-        if step == self.steps and self.bars.disable:
-            self._write_line()
 
     def evaluated(
         self, name: str, pass_at: dict[int, float], cache_file: Path | None, main: bool
@@ -163,16 +176,23 @@ class Display:
 
         `main`: it is at `eval.temperature`, and its pass@k stands beside the training's progress.
         """
+        scores = "  ".join(f"pass@{k} {score:.3f}" for k, score in pass_at.items())
+        self.say(f"{name}: {scores}" + f" (cached in {cache_file})" * bool(cache_file))
         if main:
             self.pass_at = pass_at
             self._update()
-        scores = "  ".join(f"pass@{k} {score:.3f}" for k, score in pass_at.items())
-        self.say(f"{name}: {scores}" + f" (cached in {cache_file})" * bool(cache_file))
+            if self._done == self.steps and self.bars.disable:
+                self._write_line()
 
-    def evaluating(self, name: str, total: int) -> tuple[Callable[[int], None], Callable[[], None]]:
-        """Add a bar for an evaluation; return how to advance it, and how to remove it."""
-        bar = self.bars.add_task(name, total=total, note="")
-        return lambda count: self.bars.advance(bar, count), lambda: self.bars.remove_task(bar)
+    @contextmanager
+    def evaluating(self, name: str, total: int) -> Iterator[None]:
+        """Show a bar for an evaluation of `total` responses: those written, then those judged."""
+        bar = self.bars.following = self.bars.add_task(name, total=total, note="")
+        try:
+            yield
+        finally:
+            self.bars.following = None
+            self.bars.remove_task(bar)
 
     def _update(self) -> None:
         self.bars.update(self.training, completed=self._done, note=self._full_note())

@@ -63,7 +63,6 @@ def test_objectives_over_groups(case, tmp_path):
     our_gradient = gradients(ours, model)
     beta = trl_options.pop("beta", options.get("kl_coef", 0.0))
     other = trainer(
-        "GRPO",
         model,
         tmp_path,
         PROMPT,
@@ -87,7 +86,3 @@ def test_objectives_over_groups(case, tmp_path):
     )
     torch.testing.assert_close(ours, loss, rtol=1e-5, atol=1e-6)
     same(our_gradient, gradients(loss, model))
-
-
-PAIRS = {"dpo": ("sigmoid", 0.1), "ipo": ("ipo", 0.1), "rso": ("hinge", 0.05)}
-LENGTH = 5  # of all responses: TRL's IPO divides h by it, the paper does not

@@ -44,9 +44,6 @@ def test_masked_out_positions_are_not_read(kind):
     assert not cut[~MASK].any()
 
 
-CURRENT = PROXIMAL + torch.tensor([[0.1, -0.3, 0.2], [0.5, 0.0, 0.3]], dtype=F64)
-
-
 CORRECTABLE = [
     name
     for name in algorithms.names()

@@ -89,19 +89,6 @@ def test_the_three_aggregations():
         torch.testing.assert_close(loss_of(batch, logp, aggregate=how, **options), value)
 
 
-# What a result that says "GRPO" states: docs/guide/algorithms.md has them in a table.
-SETTINGS = ("scale_by_std", "aggregate", "clip_high", "kl", "kl_coef", "zero_variance")
-VARIANTS = {
-    "dapo": {
-        "aggregate": "token_mean",
-        "clip_high": 0.28,
-        "kl_coef": 0.0,
-        "zero_variance": "drop",
-    },
-    "dr_grpo": {"scale_by_std": False, "aggregate": "constant", "kl_coef": 0.0},
-}
-
-
 def test_dapo_by_hand():
     """2503.14476, eq. 8: over all tokens of the groups that have both verdicts."""
     batch, logp = make_batch(seed=5, groups=3)

@@ -61,10 +61,6 @@ def same(ones, others):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
-TURNS = "tokens outside batch.mask may stand anywhere: between tokens of the response as well"
-PARTS = "loss returns these rows' part: times batch.sequence_share, or batch.token_share for tokens"
-
-
 # Slow: further layouts of the same property.
 FURTHER = [(2, 2, "left"), (0, 0, "left")]
 FURTHER_LAYOUTS = [pytest.param(layout, marks=pytest.mark.slow) for layout in FURTHER]
@@ -176,11 +172,7 @@ def test_only_algorithms_that_need_the_best_reward_read_it(case):
 def test_a_response_that_is_paid_less_than_the_best_is_no_failure_or_is_refused(case):
     """A penalty for length leaves .5 of a success; needs says that this is a failure."""
     (name, options), (tensors, lengths, _) = CASES[case], raw(seed=5)
-    one, penalised, failed = (
-        algorithms.make(name, **options),
-        SOME_RIGHT.clone(),
-        SOME_RIGHT.clone(),
-    )
+    one, penalised, failed = algorithms.make(name, **options), *SOME_RIGHT.repeat(2, 1)
     penalised[0], failed[0] = 0.5, 0.0
     taken, as_failed = (gradient(one, tensors, lengths, r) for r in (penalised, failed))
     assert one.needs.best_reward == "success" or not torch.equal(taken[1], as_failed[1])

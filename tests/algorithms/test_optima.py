@@ -93,24 +93,23 @@ def test_at_the_optimum_no_policys_responses_have_a_gradient(name, world):
         assert pull_at_optimum(make(name, **OPTIMAL[name]), world, drawn) < 1e-9
 
 
-ON_POLICY = {
-    "rloo": {"kl_coef": BETA, "max_lag": 0},
-    "ppo": {"kl_coef": BETA, "critic": "separate"},
-    "reinforce_pp": {"kl_coef": BETA},
-}
-
-
 def test_kimis_fixed_point_is_another_on_off_policy_responses(world):
     every = torch.arange(len(RESPONSES))
     assert pull_at_optimum(make("kimi", tau=BETA), world, every) > 1e-2
 
 
-@pytest.mark.parametrize("name", ["gvpo", "dro", "astar_po"])
+SPO = [name for name in OPTIMAL if "loss=" in name]
+
+
+@pytest.mark.parametrize("name", ["gvpo", "dro", "astar_po", *SPO])
 def test_frozen_off_policy_responses_lead_to_it(name, world):
-    algorithm, every = make(name, **OPTIMAL[name]), torch.arange(len(RESPONSES))
-    table = fit(world, lambda logp: loss_of(algorithm, world, logp, every), steps=60)
+    # the straight part of SPO's loss has no curvature for L-BFGS
+    wide = {"slope_bound": 100.0} if name in SPO else {}
+    algorithm, every = make(name, **OPTIMAL[name], **wide), torch.arange(len(RESPONSES))
+    table = fit(world, lambda logp: loss_of(algorithm, world, logp, every), 600 if wide else 60)
     assert total_variation(world["reference"], world["optimum"]) > 0.05
-    assert total_variation(table, world["optimum"]) < 1e-3
+    bound = 5e-3 if "cross_entropy" in name else 1e-3
+    assert total_variation(table, world["optimum"]) < bound
 
 
 @pytest.mark.parametrize("kind", get_args(LossKind))

@@ -7,14 +7,7 @@ import torch
 
 from algorithms.regressions import rejection_sample
 from tests.algorithms.batches import fresh, raw
-from tests.algorithms.pulls import (
-    OWN,
-    TOKEN,
-    at_start,
-    make,
-    pull,
-    same,
-)
+from tests.algorithms.pulls import OWN, TOKEN, at_start, make, pull, same
 
 
 def drawn(rewards, count, beta, seed=0):

@@ -7,12 +7,7 @@ import pytest
 import torch
 
 from algorithms.spo import group_soft_value, pooled_soft_value, soft_value
-from tests.algorithms.tabular import (
-    BETA,
-    PREFIXES,
-    VOCABULARY,
-    table_logp,
-)
+from tests.algorithms.tabular import BETA, PREFIXES, VOCABULARY, table_logp
 
 
 def test_soft_value_equals_enumeration(world):

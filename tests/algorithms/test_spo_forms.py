@@ -11,7 +11,6 @@ from algorithms.spo import LossKind, soft_value
 
 BETA, SIZE = 0.3, 4
 VALUES = ("group", "group_soft", "monte_carlo")
-SCALES = {"0 to 1": (0.0, 1.0), "-1 to 0": (-1.0, 0.0), "-1 to 1": (-1.0, 1.0)}
 
 
 def pull(low, high, beta=BETA, **options):

@@ -45,20 +45,16 @@ def scored(model, tokens, noise=0.3):
     return output, old, ref
 
 
-def trainer(kind, model, folder, dataset, **options):
-    """TRL's trainer `kind`, e.g. GRPO, with nothing switched on that its paper lacks."""
+def trainer(model, folder, dataset, **options):
+    """TRL's trainer of GRPO, with nothing switched on that its paper lacks."""
     arguments = {"output_dir": str(folder), "use_cpu": True, "bf16": False, "report_to": []}
     arguments |= {"gradient_checkpointing": False, **options}
-    if kind == "DPO":
-        required = {"ref_model": tiny_model()}  # else it would look for one by name
-    else:
-        required = {"reward_funcs": lambda completions, **_: [0.0] * len(completions)}
-    return getattr(trl, f"{kind}Trainer")(
+    return trl.GRPOTrainer(
         model=model,
-        args=getattr(trl, f"{kind}Config")(**arguments),
+        args=trl.GRPOConfig(**arguments),
         train_dataset=Dataset.from_dict(dataset),
         processing_class=tokenizer(),
-        **required,
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
     )
 
 

@@ -74,7 +74,8 @@ def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
     assert set(found.metrics()) == {
         f"mismatch/{name}" for name in ("mean", "max", "kl", "beyond", "bound", "to_base")
     }
-    assert "WARNING" not in watch.summary(found)
+    first, later = (watch.news(when, found) for when in ("step 1", "step 11"))
+    assert first[0].startswith("step 1: log-probs of the hf engine") and later == []
 
 
 def test_a_sync_left_out_is_caught(tiny):
@@ -86,9 +87,10 @@ def test_a_sync_left_out_is_caught(tiny):
     found = watch.check(1)
     assert found.mean > 0.01
     assert found.beyond > 0.5
-    assert watch.summary(found).startswith("WARNING: log-probs of the hf engine")
+    said = [line for _ in range(2) for line in watch.news("step 1", found)]
+    assert [line[:43] for line in said] == ["step 1: WARNING: log-probs of the hf engine"] * 2
     engine.sync(Policy(tiny))
-    assert "WARNING" not in watch.summary(watch.check(2))
+    assert watch.news("step 2", watch.check(2)) == []  # a line at the start alone
 
 
 def moved(policy, by):

@@ -74,11 +74,11 @@ def test_the_base_is_evaluated_once_unless_a_verdict_is_uncertain(
         cache=tmp_path / "base",
         facts=(),
     )
-    found = [evaluation.rows(0, lambda count: None) for _ in range(2)]
+    found = [evaluation.rows(0) for _ in range(2)]
     assert found[0][0] == found[1][0] and [row["entropy"] for row in found[0][0]] == [0.5, 0.5]
     assert [file is not None for _, file in found] == [False, kept]
     assert len(asked) == (2 if kept else 4)
-    evaluation.rows(0, lambda count: None, temperature=1.0)  # of its own
+    evaluation.rows(0, temperature=1.0)  # of its own
     assert len(asked) == (4 if kept else 6)
 
 

@@ -99,6 +99,20 @@ def test_failures_are_said_and_stop_only_what_needs_them(place, capsys):
     assert "failed: job-7: seven is wrong" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("narrow", [True, False])
+def test_only_finished_jobs_have_scores_and_folders_are_whole(narrow, monkeypatch, capsys):
+    if narrow:
+        [monkeypatch.setenv(*pair) for pair in {"FORCE_COLOR": "1", "COLUMNS": "80"}.items()]
+    folder, before = Path("outputs/mini/a-s0-20261128-131416-2"), {1: 0.375}
+    ends = [End(how, folder, None, before) for how in ("failed", "interrupted", "running")]
+    ends.append(End("finished", folder, None, {1: 0.125}, kept=True))
+    runner.print_table(
+        [Job(f"{i} algo=grpo seed={i}", (), None, end=e) for i, e in enumerate(ends)]
+    )
+    out = capsys.readouterr().out
+    assert out.count(str(folder)) == 4 and ("0.375" in out, "0.125" in out) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("key", "words"),
     [

@@ -19,7 +19,6 @@ from experiments.sample import Origin
 from tests.compose import options_of
 from tests.experiments.learner.learning import ALGORITHMS, GROUP, learner_of, samples_from
 
-HALF = [1.0, 0.0, 1.0, 0.0] * 3
 MIXED = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0]
 NAMES = ("weight/accepted", "weight/rejected", "weight/others")
 CUTS = ({}, {"micro_batch": 5}, {"micro_batch": 1}, {"micro_tokens": 30})

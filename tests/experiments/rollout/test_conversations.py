@@ -97,7 +97,7 @@ def talk(request, tokenizer, sandbox):
         engine = Script(tokenizer, texts)
         encoder = ObservationEncoder(tokenizer, True, {}, 128)
         dialogue = Dialogue(turns, Feedback(kind), Feedback("withheld"), encoder, part)
-        respond.judge, respond.engine, respond.ended = Judge(sandbox), engine, []
+        respond.judge, respond.engine = Judge(sandbox), engine
         at = Responder(
             engine,
             respond.judge,
@@ -113,9 +113,7 @@ def talk(request, tokenizer, sandbox):
         ]
         seeds = [[10 * i + n for n in range(group)] for i in range(len(problems))]
         origin = Origin("policy", "run", 3)
-        completions, samples = at.respond(
-            prompts, seeds, Sampling(64), origin, respond.ended.append
-        )
+        completions, samples = at.respond(prompts, seeds, Sampling(64), origin)
         assert [c.tokens for c in completions] == [s.tokens for s in samples]
         return samples
 
@@ -146,7 +144,6 @@ def test_it_goes_on_until_the_public_tests_pass_and_the_hidden_ones_judge(talk, 
     shown = tokenizer.decode(observed)
     assert shown == f"<|user|>{square.turns[0].text}<|assistant|>"
     assert "failed on sample 1" in shown and "ZeroDivisionError" in shown
-    assert talk.ended == [1, 1]
 
 
 def test_what_was_sampled_is_what_is_trained_on_and_what_is_read_next(talk):
@@ -191,13 +188,13 @@ def test_a_failure_of_the_judge_ends_it_without_a_reward(talk, monkeypatch):
 def test_every_answer_has_its_verdicts_in_an_evaluation(talk):
     texts = {"square": [NONE + EOS, DOUBLED[:-3] + EOS, RIGHT + EOS], "double": [DOUBLED + EOS]}
     samples = talk([SQUARE, DOUBLE], texts)
-    square, double = turn_columns(samples, talk.judge, Feedback("tests"))
+    square, double = turn_columns(samples, talk.judge.judge, Feedback("tests"))
     verdicts = ["SYNTAX_ERROR", "SYNTAX_ERROR", "ACCEPTED"]
     assert square["turn_verdicts"] == square["turn_public"] == verdicts
     assert square["turn_programs"] == ["", "", RIGHT] and square["turns"] == 3
     assert double["turn_verdicts"] == ["ACCEPTED"] and double["observations"] == []
     (blind,) = talk([BLIND], {"blind": [RIGHT + EOS]})
-    (columns,) = turn_columns([blind], talk.judge, Feedback("tests"))
+    (columns,) = turn_columns([blind], talk.judge.judge, Feedback("tests"))
     assert (columns["turn_verdicts"], columns["turn_public"]) == (["ACCEPTED"], [""])
     assert blind.turns == (Turn(len(blind.tokens)),)
 

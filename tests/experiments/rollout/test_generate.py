@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from envs.judge.judge import Judge
+from envs.judge.judge import Judge, JudgingSession
 from envs.problem import Problem, Test
 from envs.reward import RewardConfig
 from envs.sandbox.embedded import EmbeddedSandbox
@@ -71,8 +71,8 @@ def responder(sandbox, overlap=True, texts=TEXTS, before_last=lambda: None):
     return Responder(*parts, overlap, Ledger())
 
 
-def respond(at, progress=lambda count: None):
-    return at.respond(PROMPTS, SEEDS, Sampling(9), Origin("policy", "run", 3), progress)
+def respond(at):
+    return at.respond(PROMPTS, SEEDS, Sampling(9), Origin("policy", "run", 3))
 
 
 def until_judging(of, count):
@@ -112,18 +112,33 @@ def test_one_core_does_one_thing_at_a_time(cores, given, expected, monkeypatch):
 
 
 def test_the_samples_are_those_of_writing_first_and_judging_then(sandbox):
-    beside, plain, told = responder(sandbox), responder(sandbox, overlap=False), []
-    written, samples = respond(beside, told.append)
+    beside, plain = responder(sandbox), responder(sandbox, overlap=False)
+    written, samples = respond(beside)
     first, then = respond(plain)
     assert written == first
     assert timeless(samples) == timeless(then)
     assert [s.tokens[0] for s in samples] == [seed for group in SEEDS for seed in group]
     assert {s.judgement.verdict for s in samples} > {"ACCEPTED"}
     assert replace(beside.judge.stats, cpu_s=0) == replace(plain.judge.stats, cpu_s=0)
-    assert sum(told) <= len(samples)
     assert beside.ledger.seconds["judge"] > 0
     assert plain.ledger.waited == plain.ledger.seconds
     assert judging_threads() == []
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_judging_is_a_phase_of_its_own_that_counts_programs(overlap, sandbox, monkeypatch):
+    at, seen, judge = responder(sandbox, overlap), [], JudgingSession.judge
+
+    def noting(session, batch):
+        for pair in judge(session, batch):
+            while overlap and not at.activity.text().startswith("judging"):
+                time.sleep(0.01)
+            yield pair
+            seen.append(at.activity.text().partition(",")[0])
+
+    monkeypatch.setattr(JudgingSession, "judge", noting)
+    respond(at)
+    assert seen == [f"judging {count}/8 programs" for count in range(1, 9)]
 
 
 def test_an_engine_that_fails_leaves_no_thread_and_a_judge_that_works(sandbox):
