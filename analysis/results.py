@@ -59,6 +59,7 @@ LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 SHARES = ("pass@", "distinct", "area")  # columns that are written as .473; others as 1,234
 QUOTE = re.compile(r"<!--= ?(.*?) ?-->")
 BLOCK = re.compile(r"(<!-- (table|differences|claims)(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S)
+SIDES = re.compile(r"(\(.+\)|[^(]+?) - (\(.+\)|[^(]+)")  # of a difference, or of two differences
 FRONT = re.compile(r"<!-- front: (.*?) -->")
 SPENT = ("budget/", "time/", "memory/", "eval/")  # beginnings of packed columns
 LEADERBOARD_METRICS = ("pass@1", "pass@10", "distinct_of_5")
@@ -166,8 +167,8 @@ class Results:
         if form == "letters" and (letters := self.letters.get((row, column))):
             return letters
         cell = self.cell(row, column)
-        if form == "verdict" and " - " in row:
-            return self._verdict(*row.split(" - "), column)
+        if form == "verdict" and (sides := SIDES.fullmatch(row)):
+            return self._verdict(sides[1], sides[2], column)
         if cell is None or form in ("range", "letters", "verdict"):
             raise ValueError(f"{row} has no {column} {form}".strip())
         if " - " in row:
