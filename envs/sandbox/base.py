@@ -76,8 +76,8 @@ class Execution:
 
     @property
     def used_s(self) -> float:
-        """CPU seconds that it cost."""
-        return self.cpu_s + self.compile_s
+        """CPU seconds that it cost, to the microsecond, as a cache has them."""
+        return round(self.cpu_s + self.compile_s, 6)
 
 
 # (job index, test index, execution) -> whether to run the job's remaining inputs. Called after
