@@ -83,12 +83,12 @@ def test_a_plan_says_before_the_first_job_what_all_will_take(tmp_path, call_here
     times = {"time/total_s": [50.0, 90.0, 130.0], "time/evaluate_s": [10.0] * 3}
     pandas.DataFrame(times).to_parquet(folder / "metrics.parquet")
     os.truncate(os.open(folder / "weights", os.O_CREAT | os.O_RDWR), 5_000_000)
-    plan = ["-m", "plan=true", "jobs=2", *given, "steps=6", "seed=0,1"]
+    plan = ["-m", "plan=true", "jobs=2", *merged(*given, "steps=6"), "seed=0,1"]
     said = call_here(*plan).stdout  # each 6 x 40 s + 2 x 10 s
     assert "2 of 2 jobs would run, 2 at once" in said and "about 4.3 min and 10 MB" in said
     assert (
         "2 of them: time and disk are not known"
-        in call_here(*plan, "task.choose_problems=3").stdout
+        in call_here(*merged(*plan, "task.choose_problems=3")).stdout
     )
     assert os.listdir(tmp_path / "mini") == ["done"]
 

@@ -25,7 +25,12 @@ def run(root, *overrides):
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A run whose batches hold the data set's programs beside its own responses."""
-    given = ("algo=spo", "train.offline_share=0.25", "train.keep_samples=true")
+    given = (
+        "algo=spo",
+        "algo.q0=group_soft",
+        "train.offline_share=0.25",
+        "train.keep_samples=true",
+    )
     return run(tmp_path_factory.mktemp("recorded"), *given)
 
 
@@ -38,7 +43,7 @@ def test_two_passes_are_the_same_bits_and_write_and_judge_nothing(recorded, tmp_
         return generate(engine, request, *given)
 
     monkeypatch.setattr(HFEngine, "generate", counted)
-    first, second = (run(tmp_path / n, "algo=spo", *frozen(recorded)) for n in "ab")
+    first, second = (run(tmp_path / n, "algo.q0=group_soft", *frozen(recorded)) for n in "ab")
     assert_same(second, first)
     assert written == [2] * 4  # the evaluations at both ends of both
     metrics, before = (pd.read_parquet(r / "metrics.parquet") for r in (first, recorded))
@@ -60,7 +65,7 @@ def weights(folder):
 
 
 def test_it_goes_on_where_it_stopped(recorded, tmp_path):
-    folder = run(tmp_path, "algo=spo", *frozen(recorded), "steps=1")
+    folder = run(tmp_path, "algo.q0=group_soft", *frozen(recorded), "steps=1")
     assert weights(folder) != weights(recorded)
     assert go_on(folder, "steps=2").status == "finished"
     assert weights(folder) == weights(recorded)

@@ -11,8 +11,8 @@ CSV files made of packed studies, and `programs` the attack and honest programs 
 A record of runs is exact on a processor of the kind that recorded it. On others log-probs differ
 in their last bits, so numbers are compared to 1e-3 and digests are not; a token near a tie may
 still be drawn otherwise, and that run then differs. (The records were made at f91253e8, whose
-numbers were those of 2c01db0b to the bit. Since then objectives, distinct accepted programs at equal
-budget, and counts of offline programs were added, and SPO's default initial value is another.)
+numbers were those of 2c01db0b to the bit. Since then objectives, distinct accepted programs at
+equal budget and counts of offline programs were added, and SPO has another default.)
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def test_spos_squared_loss_by_hand(tiny):
         expected[which] += slope * len(sample.tokens)
     total = sum(expected.values())
     assert min(expected.values()) > 0
-    found = shares(tiny, SPO(options_of("spo", loss="squared"), 1.0), samples)
+    found = shares(tiny, SPO(options_of("spo", q0="group", loss="squared"), 1.0), samples)
     assert found == pytest.approx([value / total for value in expected.values()], abs=1e-5)
 
 

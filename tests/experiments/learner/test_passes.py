@@ -12,7 +12,7 @@ from tests.compose import options_of
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 BY_GROUP = {
-    "spo": SPO(options_of("spo"), 1.0),
+    "spo": SPO(options_of("spo", q0="group", loss="squared"), 1.0),
     "squared_regression": SquaredRegression(options_of("gvpo"), 1.0),
 }
 CRITICS = {

@@ -111,7 +111,7 @@ def moving(tiny, adapter, every, **options):
     if adapter:
         policy = lora.adapted(policy, model_config(adapter="lora", adapter_rank=4), seed=0)
     config = train_config(warmup_steps=0, reference_every=every)
-    made = algorithms.make("spo", learning_rate=1e-3)
+    made = algorithms.make("spo", learning_rate=1e-3, q0="group_soft")
     return Learner(policy, 0, made, config, 10, Ledger(), **options)
 
 
@@ -135,9 +135,9 @@ def test_an_algorithm_without_a_kl_keeps_no_copy(tiny):
     assert not learner.modules.past.policies and "earlier" not in learner.state_dict()
 
 
-@pytest.mark.parametrize("name", ["spo", "ppo"])
-def test_a_moving_reference_is_the_policy_of_every_second_batch(name, tiny, monkeypatch):
-    learner = learner_of(tiny, algorithms.make(name), reference_every=2)
+@pytest.mark.parametrize(("name", "options"), [("spo", {"q0": "group_soft"}), ("ppo", {})])
+def test_a_moving_reference_is_the_policy_of_every_second_batch(name, options, tiny, monkeypatch):
+    learner = learner_of(tiny, algorithms.make(name, **options), reference_every=2)
     assert learner.reference is None  # no second copy
     logp, prepared = updated(learner, samples_from(tiny, REWARDS), 5, monkeypatch)
     batches = [next(batch for batch in prepared if batch.batches == i) for i in range(5)]

@@ -237,7 +237,8 @@ def test_a_part_has_whole_groups_and_at_least_one(talk):
 @pytest.mark.parametrize(("kind", "part"), [("tests", 12), ("withheld", 12), ("foreign", None)])
 def test_a_foreign_program_is_sought_in_the_whole_batch(tokenizer, kind, part):
     """So what is read does not depend on engine.batch_size, which a resumed run may change."""
-    chosen = config("task=mini_feedback", f"task.feedback={kind}", "engine.batch_size=4")
+    given = ("algo.q0=group_soft", "task=mini_feedback", f"task.feedback={kind}")
+    chosen = config(*given, "engine.batch_size=4")
     assert dialogue_of(chosen, tokenizer, 3, engines=3).part == part
 
 

@@ -101,7 +101,7 @@ def test_a_full_disk_is_called_that_and_leaves_no_seal(tmp_path, monkeypatch):
 def parts(model):
     """Return a learner and a weight sync with lag 2."""
     train = train_config(lag=2)
-    algorithm = make("spo", learning_rate=1e-3)
+    algorithm = make("spo", learning_rate=1e-3, q0="group_soft")
     learner = Learner(Policy(copy.deepcopy(model)), 0, algorithm, train, 10, Ledger())
     engine = HFEngine(frozen_copy(Policy(model)), {1}, 0, 64)
     return learner, WeightSync(engine, learner.policy, train)

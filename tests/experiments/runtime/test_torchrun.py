@@ -167,7 +167,8 @@ def faulty(rank, size, port, model, folder):
     """One rank skips its sync."""
     ranks = joined(rank, size, port)
     samples = samples_from(model, REWARDS)
-    made, policy = make("spo", learning_rate=1e-3), Policy(copy.deepcopy(model))
+    made = make("spo", learning_rate=1e-3, q0="group_soft")
+    policy = Policy(copy.deepcopy(model))
     learner = Learner(policy, 0, made, train_config(), 10, Ledger(), ranks=ranks)
     engine = (Skips if rank else HFEngine)(frozen_copy(Policy(model)), {1}, 0, 64)
     sharded = ShardedEngine(ranks, "engine", engine, learner.policy)
