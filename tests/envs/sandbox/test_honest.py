@@ -78,9 +78,10 @@ def under_plain_python(name: str) -> tuple[bytes, bool]:
     return done.stdout, done.returncode == 0
 
 
-# Slow: an interpreter for each. A wrong statement also fails in every sandbox.
+# Slow: an interpreter for each. A wrong statement also fails in every sandbox. Names that contest
+# sites import, such as List, are not plain python's.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STATED)
+@pytest.mark.parametrize("name", [name for name in STATED if not name.endswith("of the sites")])
 def test_plain_python_accepts_it(name):
     printed, succeeded = under_plain_python(name)
     assert succeeded
