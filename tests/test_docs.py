@@ -1,7 +1,10 @@
 """What the pages for readers point at is there."""
 
 import re
+import shlex
 from pathlib import Path
+
+from experiments.config.composition import config_of, jobs_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "assets").rglob("*.md")]
@@ -29,3 +32,16 @@ def test_every_anchor_of_a_link_is_a_heading():
     own = [(page, at, to) for page, at, to in own if at.suffix == ".md" and at.exists()]
     assert len(own) > 20
     assert [f"{page.name}: {at.name}#{to}" for page, at, to in own if to not in headings(at)] == []
+
+
+def test_every_run_that_a_page_shows_composes():
+    text = "\n".join(page.read_text("utf-8") for page in PAGES if "results" not in page.parts)
+    blocks = "\n".join(re.findall(r"^```\w*\n(.*?)^```$", text, re.M | re.S)).replace("\\\n", " ")
+    found = re.findall(r"^(?!\$)(?:.*\s)?(?:\.venv/bin/)?python run\.py (.*)$", blocks, re.M)
+    lines = [shlex.split(line, comments=True) for line in found]
+    own = re.compile(r"[A-Z]{3,}|\.\.\.|…|^--|^hydra|[$]")  # what the reader fills in; flags
+    shown = [line for line in lines if not any(map(own.search, line))]
+    assert len(shown) > 20
+    for line in shown:
+        for job in jobs_of([key for key in line if not key.startswith(("jobs=", "plan="))]):
+            config_of(job)
