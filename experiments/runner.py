@@ -168,7 +168,7 @@ Workers = Annotated[
 def find_run(config: RunConfig) -> Path | None:
     """Return the last run folder of this configuration, however its run ended; None without any.
 
-    The words of `tuned`, which say how values were found, may differ.
+    The words of `tuned`, which say how values were found, and the spelling of the folder may differ.
     """
     files = list((Path(config.output_dir) / config.name).glob("*/config.yaml"))
     if not files:
@@ -176,16 +176,16 @@ def find_run(config: RunConfig) -> Path | None:
     from experiments.policy.loading import pick_device
 
     resolved = resolve_defaults(config, str(pick_device(config.model.device)))
-    wanted = _without_tuned(OmegaConf.to_yaml(asdict(resolved)))
+    wanted = _identity(OmegaConf.to_yaml(asdict(resolved)))
     for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
         with suppress(OSError, ValueError, TypeError):  # a damaged folder is no run
-            if _without_tuned(file.read_text()) == wanted and _info(file.parent):
+            if _identity(file.read_text()) == wanted and _info(file.parent):
                 return file.parent
     return None
 
 
-def _without_tuned(text: str) -> str:
-    return re.sub(r"^tuned:.*\n(?: .*\n)*", "", text, flags=re.MULTILINE)
+def _identity(text: str) -> str:
+    return re.sub(r"^(tuned:.*\n(?: .*\n)*|output_dir:.*\n)", "", text, flags=re.MULTILINE)
 
 
 def _info(folder: Path) -> dict[str, Any]:

@@ -63,6 +63,7 @@ def test_a_failed_job_stops_no_other_and_the_same_command_keeps_what_is_done(
     assert done.returncode == 1
     assert [row[1] for row in rows_of(done.stdout)] == ["failed", "finished"]
     assert "broken: cannot be loaded" in done.stdout and "make report RUNS=" in done.stdout
+    given = merged(*given, f"output_dir={tmp_path}/.")  # the same folder, written otherwise
     again = call_here(*given, "seed=0,1", "model.path=assets/nano")
     assert again.returncode == 0
     assert [row[1] for row in rows_of(again.stdout)] == ["finished before", "finished"]
