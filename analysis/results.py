@@ -411,14 +411,15 @@ def answer(page: Path) -> tuple[str, str]:
         results, others = packed[study], compared[study][arm]
         config, before = results.config(arm), results.study["arms"][arm].get("weights_of")
         train, moves = config["train"], config["train"]["reference_every"]
+        age = train["lag"] + train["sync_every"] - 1
         settings = {
             "study and arm": f"[{study}](study-{study}.md) `{arm}`",
             "form": FORMS[config["algo"]["q0"]] + ", moving" * bool(moves),
             "model": results.config(before or arm)["model"]["name"],
             "start": f"after {before}" if before else "base",
-            "age": "all" if train["sync_every"] >= config["steps"] else f"{train['lag']}",
+            "age": "all" if train["sync_every"] >= config["steps"] else f"{age}",
             "steps": f"{config['steps']}",
-            "seeds": f"{len(results.runs(arm))}",
+            "seeds": f"{min(len(results.runs(one)) for one in (arm, *others))}",
             "T": _number(config["eval"]["temperature"], 1),
         }
         for column, kind in enumerate(KINDS):
