@@ -1,7 +1,7 @@
 """Results in the repository: counts of studies, the tables of their pages, and quoted numbers.
 
     python -m analysis.results                     check all pages and quotes (`make check-results`)
-    python -m analysis.results write=true          write tables of pages and the leaderboard again
+    python -m analysis.results write=true          write the tables and figures of pages again
     python -m analysis.results pack=outputs/study-front study=conf/study/front.yaml
 
 A packed study, docs/results/study-NAME/ (analysis/runs.py), has counts from which everything on
@@ -12,6 +12,8 @@ readers do not see:
     <!-- differences: pass@1 -->     rows: the pairs in `gains` of the study's file
     <!-- claims -->                  what became of each claim
     <!-- front: raft; spo -->        writes the page's figure, pass@k over pass@1 along training
+    <!-- answer -->                  SPO's differences in all studies; writes the page's figure
+    <!-- leaderboard -->             arms of all studies that were evaluated on test problems
     ends at .473<!--= sft; pass@1 -->, .108 [.056, .159]<!--= spo - sft; pass@10; unsigned --> above
 
 On another page than the study's own, a name begins with the study: <!--= front; sft; pass@1 -->.
@@ -44,7 +46,7 @@ import yaml
 from analysis import comparisons, runs
 from analysis.budgets import TRAINING_METRICS, curve_score
 from analysis.experiment import read_experiment
-from analysis.figures import Axis, Series, axis_range, legend_panel
+from analysis.figures import COLOURS, Axis, Panel, Series, Size, axis_range, legend_panel
 from analysis.intervals import smallest_difference
 from analysis.metrics import AT_EQUAL, is_counted, scores_by_step
 from analysis.rendering import markdown_table
@@ -55,14 +57,27 @@ from envs.command_line import parse_arguments, quiet_when_unread
 
 PAGES = Path("docs/results")
 TEMPLATE = Path(__file__).parent / "web" / "study.md.j2"  # of a new study's page
+FOREST = TEMPLATE.with_name("forest.svg.j2")
 LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 SHARES = ("pass@", "distinct", "area")  # columns that are written as .473; others as 1,234
 QUOTE = re.compile(r"<!--= ?(.*?) ?-->")
-BLOCK = re.compile(r"(<!-- (table|differences|claims)(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S)
+BLOCK = re.compile(
+    r"(<!-- (table|differences|claims|answer|leaderboard)(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S
+)
+NOT_PROSE = re.compile(  # code, headings, tables, list numbers, links' targets, quotes, comments
+    r"```.*?```|`[^`]*`|^(?:#|\|).*?$|^\d+\.(?= )|\]\([^)]*\)"
+    r"|[+−]?[\d.,]+(?: \[[^\]]*\]| to [−.\d]+)?<!--=.*?-->|<!--.*?-->",
+    re.S | re.M,
+)
+NUMBER = re.compile(  # but a name's, a year, a version, a paper's, a model's size
+    r"(?<![\w.@-])(?!20\d\d\b|\d+\.\d+\.\d|\d{4}\.\d{5}|[\d.]+ ?[BM]\b)\.?\d[\d,.]*(?:e[+-]?\d+)?\b"
+)
 SIDES = re.compile(r"(\(.+\)|[^(]+?) - (\(.+\)|[^(]+)")  # of a difference, or of two differences
 FRONT = re.compile(r"<!-- front: (.*?) -->")
 SPENT = ("budget/", "time/", "memory/", "eval/")  # beginnings of packed columns
-LEADERBOARD_METRICS = ("pass@1", "pass@10", "distinct_of_5")
+FORMS = {"monte_carlo": "paper's", "group_soft": "soft", "group": "earlier"}  # of SPO, by algo.q0
+RIVALS = ("PPO", "GRPO", "RAFT")
+KINDS = ("pass@1", "pass@k", f"pass@k{AT_EQUAL}")  # what the arms of all studies are compared in
 
 
 @dataclass
@@ -70,7 +85,7 @@ class Options:
     """The command line."""
 
     root: Path = Path(".")  # the repository
-    write: bool = False  # write the tables of pages and the leaderboard in place of checking them
+    write: bool = False  # write the tables and figures of pages in place of checking them
     pack: Path | None = None  # a study's output folder, whose counts go into docs/results
     study: Path | None = None  # with pack: the study's file
 
@@ -126,9 +141,10 @@ class Results:
             (labels[row["label"]], row["metric"]): str(row["letters"])
             for row in tables["letters"].to_dict("records")
         }
-        self.detectable = {  # by most such studies
-            (frozenset(labels.get(name, name) for name in (pair.a, pair.b)), pair.metric): float(
-                smallest_difference(pair.estimate)
+        self.tests = {  # the difference that most such studies see; p by Holm's correction over
+            (frozenset(labels.get(name, name) for name in (pair.a, pair.b)), pair.metric): (
+                float(smallest_difference(pair.estimate)),  # the pairs named ahead, else all
+                pair.adjusted_p if isnan(pair.contrast_p) else pair.contrast_p,
             )
             for pair in [*experiment.pairs, *experiment.interactions]
         }
@@ -180,6 +196,12 @@ class Results:
         names = (Path(run["run"]).name for run in self.finished if run["arm"] == arm)
         return [self.packed.runs[name] for name in names]
 
+    def config(self, arm: str) -> dict[str, Any]:
+        """The configuration of an arm's first run. Raises ValueError for an arm without one."""
+        if not (found := self.runs(arm)):
+            raise ValueError(f"{self.folder.name} has no finished run of {arm}")
+        return found[0].config
+
     def _second_halves(self, arm: str, column: str) -> list[float]:
         """The mean of a column over the second half of each seed's steps, where it has values."""
         steps = (run.metrics for run in self.runs(arm))
@@ -214,16 +236,21 @@ class Results:
             )
         if kind == "differences":
             pairs = self.study.get("gains", [])
-            rows = [[f"{a} − {b}", *(self._gap(a, b, c) for c in columns)] for a, b in pairs]
+            rows = [[f"{a} − {b}", *(self.gap(a, b, c) for c in columns)] for a, b in pairs]
             return markdown_table(["difference", *columns], rows)
         rows = []
         for arm in [*self.bases, *self.arms]:
-            cells = [self.cell(arm, column) for column in columns]
-            texts = [cell.text() if cell else "–" for cell in cells]
-            marks = [self.letters.get((arm, column), "") for column in columns]
+            texts = self.row(arm, columns)
             if set(texts) != {"–"}:
-                rows.append([arm, *(f"{t} {m}".strip() for t, m in zip(texts, marks, strict=True))])
+                rows.append([arm, *texts])
         return markdown_table(["arm", *columns], rows)
+
+    def row(self, arm: str, columns: Sequence[str]) -> list[str]:
+        """An arm's numbers with their intervals and letters; – for one that is not there."""
+        cells = [
+            (self.cell(arm, column), self.letters.get((arm, column), "")) for column in columns
+        ]
+        return [f"{cell.text()} {letters}".strip() if cell else "–" for cell, letters in cells]
 
     def front(self, arms: Sequence[str]) -> str:
         """An SVG of these arms' pass@k over pass@1 along training, after the base."""
@@ -234,10 +261,13 @@ class Results:
         up = Axis(y, *axis_range(one.y for one in series))
         return legend_panel(f"{y} over pass@1", x, up, series, names_at=60).file()
 
-    def _gap(self, a: str, b: str, metric: str) -> str:
-        cell = self.cell(f"{a} - {b}", metric)
-        separated = self.answers.get((a, b, metric, 0.0)) in ("above", "below")
-        return cell.text(sign="+") + r" \*" * separated if cell else "–"
+    def gap(self, a: str, b: str, metric: str) -> str:
+        """The difference a - b, marked if it is separated after correction; – for none."""
+        cell, (_, p) = (
+            self.cell(f"{a} - {b}", metric),
+            self.tests.get((frozenset((a, b)), metric), (nan, nan)),
+        )
+        return cell.text(sign="+") + r" \*" * (p < comparisons.SIGNIFICANCE) if cell else "–"
 
     def _claim(self, claim: dict[str, Any]) -> list[str]:
         """A claim, the difference, and by its interval: held, not held or not decided."""
@@ -245,10 +275,8 @@ class Results:
         if over := claim.get("over"):
             a, b = f"({a} - {b})", f"({over[0]} - {over[1]})"
         metric = claim["metric"] + (AT_EQUAL if claim.get("at_equal") else "")
-        cell, seen = (
-            self.cell(f"{a} - {b}", metric),
-            self.detectable.get((frozenset((a, b)), metric), nan),
-        )
+        cell = self.cell(f"{a} - {b}", metric)
+        seen, _ = self.tests.get((frozenset((a, b)), metric), (nan, nan))
         text = f"{metric}: {cell.text(sign='+')}" if cell else metric
         unit = f" {LESS[metric]}" if metric in LESS else ""
         verdict = self._verdict(a, b, metric, margin)
@@ -316,7 +344,13 @@ def checked(page: Path, root: Path, write: bool = False) -> tuple[str, list[str]
 
     def written(match: re.Match[str]) -> str:
         columns = [name.strip() for name in (match[3] or "").split(";")]
-        return f"{match[1]}{results_of(own).block(match[2], columns)}\n\n<!-- end -->"
+        if match[2] == "answer":
+            table, _ = answer(page)
+        elif match[2] == "leaderboard":
+            table = leaderboard(page.parent)
+        else:
+            table = results_of(own).block(match[2], columns)
+        return f"{match[1]}{table}\n\n<!-- end -->"
 
     right = BLOCK.sub(written, text)
     if right != text:
@@ -325,12 +359,15 @@ def checked(page: Path, root: Path, write: bool = False) -> tuple[str, list[str]
         faults.append(
             f"{page.relative_to(root)}:{line}: the counts give {right.splitlines()[line - 1]}"
         )
+    drawn, file = "", page.with_suffix(".svg")
     if front := FRONT.search(text):
-        drawn, file = results_of(own).front(re.split(r"; *", front[1])), page.with_suffix(".svg")
-        if write:
-            file.write_text(drawn)
-        elif not file.exists() or file.read_text() != drawn:
-            fault(front.start(), f"{file.name} is not what the counts give")
+        drawn = results_of(own).front(re.split(r"; *", front[1]))
+    elif "<!-- answer -->" in text:
+        drawn = answer(page)[1]
+    if drawn and write:
+        file.write_text(drawn)
+    elif drawn and (not file.exists() or file.read_text() != drawn):
+        fault(0, f"{file.name} is not what the counts give")
     for match in QUOTE.finditer(text):
         quotes += 1
         names = [name.strip() for name in match[1].split(";")]
@@ -353,61 +390,110 @@ def results_of(folder: Path) -> Results:
     return Results(folder)
 
 
-def leaderboard(root: Path) -> str:
-    """One table over all packed studies for each set of problems, the highest pass@1 first."""
+def studies(folder: Path) -> list[Results]:
+    """The packed studies in a folder."""
+    return [results_of(file.parent) for file in sorted(folder.glob("*/arms.json"))]
+
+
+def answer(page: Path) -> tuple[str, str]:
+    """Return a table and an SVG of SPO's differences in every study beside a page.
+
+    The page's YAML has the pairs of each study; how they were run is read from their runs. Raises
+    ValueError for a study without an entry.
+    """
+    compared = yaml.safe_load(page.with_suffix(".yaml").read_text())
+    packed = {one.folder.name.removeprefix("study-"): one for one in studies(page.parent)}
+    if lost := packed.keys() - compared.keys():
+        raise ValueError(f"{page.stem}.yaml has no entry {', '.join(sorted(lost))}")
+    head, labels, marks = list[str](), list[tuple[str, str]](), list[tuple[Any, ...]]()
+    rows: dict[str, list[list[str]]] = {kind: [] for kind in KINDS}
+    for study, arm in ((s, arm) for s, arms in compared.items() if s in packed for arm in arms):
+        results, others = packed[study], compared[study][arm]
+        config, before = results.config(arm), results.study["arms"][arm].get("weights_of")
+        train, moves = config["train"], config["train"]["reference_every"]
+        age = train["lag"] + train["sync_every"] - 1
+        settings = {
+            "study and arm": f"[{study}](study-{study}.md) `{arm}`",
+            "form": FORMS[config["algo"]["q0"]] + ", moving" * bool(moves),
+            "model": results.config(before or arm)["model"]["name"],
+            "start": f"after {before}" if before else "base",
+            "age": "all" if train["sync_every"] >= config["steps"] else f"{age}",
+            "steps": f"{config['steps']}",
+            "seeds": f"{min(len(results.runs(one)) for one in (arm, *others))}",
+            "T": _number(config["eval"]["temperature"], 1),
+        }
+        for column, kind in enumerate(KINDS):
+            metric, texts = kind.replace("@k", f"@{results.k}"), dict.fromkeys(RIVALS, "–")
+            for other in others:
+                rival = results.config(other)["algo"]["name"].upper()
+                if cell := results.cell(f"{arm} - {other}", metric):
+                    seen, _ = results.tests[frozenset((arm, other)), metric]
+                    texts[rival] = f"{results.gap(arm, other, metric)} ({_number(seen, 3)})"
+                    marks.append((column, len(labels), RIVALS.index(rival), cell, texts[rival]))
+            if set(texts.values()) != {"–"}:
+                rows[kind].append([metric, *settings.values(), *texts.values()])
+        head = ["metric", *settings, *(f"SPO − {name}" for name in RIVALS)]
+        labels.append(
+            (f"{study}: {arm}", f"{settings['form']}; {settings['start']}; age {settings['age']}")
+        )
+    drawing = jinja2.Template(FOREST.read_text(), trim_blocks=True, lstrip_blocks=True)
+    reach = max(abs(end) for mark in marks for end in mark[3][1:3])
+    names = {"kinds": KINDS, "rivals": RIVALS, "labels": labels, "marks": marks, "ink": COLOURS}
+    size = Size(270 + 200 * len(KINDS), 50 + 36 * len(labels), 0, "")
+    drawn = Panel(set(), "", drawing.render(names, scale=90 / reach), size).file()
+    return markdown_table(head, [row for of_kind in rows.values() for row in of_kind]), drawn
+
+
+def leaderboard(folder: Path) -> str:
+    """A table for each task, model and budget: arms evaluated on test problems, the best first."""
     tracks: dict[str, list[tuple[float, list[str]]]] = {}
-    for folder in sorted(file.parent for file in (root / PAGES).glob("*/arms.json")):
-        results = results_of(folder)
-        link = f"[{folder.name.removeprefix('study-')}]({folder.name}.md)"
-        planned = len(results.study["seeds"])
+    for results in studies(folder):
+        study, scores = results.folder.name, ("pass@1", f"pass@{results.k}")
         for arm in results.arms:
-            finished = results.runs(arm)
-            config, given = finished[0].config, (run.info.get("commit") for run in finished)
-            commits = sorted({str(commit) for commit in given if commit})
-            track = (
-                f"## task={config['task']['name']}, split {config['eval']['split']}, temperature "
-                f"{config['eval']['temperature']:g}\n\nProblems: `{finished[0].info['data_hash']}`."
-            )
-            names = (*LEADERBOARD_METRICS, "generated_tokens", "judged_programs")
-            cells = [results.cell(arm, name) or Cell(nan) for name in names]
-            doubts = {
-                f"{len(finished)} of {planned} seeds": len(finished) < planned,
-                f"{planned} seeds planned": planned < 5,
-                "evaluated on problems for choosing": not results.study.get("final"),
-                "uncommitted code": any(commit.endswith("+") for commit in commits),
-            }
-            said = "; ".join(doubt for doubt, holds in doubts.items() if holds) or "–"
-            row = [f"`{arm}`", config["model"]["name"], link, *(cell.text() for cell in cells)]
-            tracks.setdefault(track, []).append((cells[0].mean, [*row, ", ".join(commits), said]))
-    head = ["arm", "starts from", "study", *LEADERBOARD_METRICS]
-    head += ["generated tokens", "judged programs", "commit", "doubts"]
-    parts = [
-        "# Leaderboard\n\nWritten by `python -m analysis.results write=true` from the counts of "
-        "all studies beside this page. Means over seeds, 95 % intervals over seeds and problems. "
-        "Neighbours are seldom separated: the study's page has the tests. Tokens and programs are "
-        "those of one run's training."
-    ]
+            runs, config = results.runs(arm), results.config(arm)
+            if config["eval"]["split"] != "test":
+                continue
+            budget = f"{config['model']['name']}, {config['steps']} steps"
+            drawn = f"T {_number(config['eval']['temperature'], 1)}, k {results.k}"
+            problems = f"problems {runs[0].info['data_hash']}"
+            track = f"### {config['task']['name']}, {budget}, {drawn}, {problems}"
+            tokens = (results.cell(arm, f"{who}_tokens") for who in ("generated", "reference"))
+            row = [
+                f"`{arm}`",
+                f"[{study.removeprefix('study-')}]({study}.md)",
+                *results.row(arm, scores),
+                _number(sum(cell.mean for cell in tokens if cell), 0),
+                f"{len(runs)}/{len(results.study['seeds'])}",
+                max(str(run.info["started"]) for run in runs)[:10],
+            ]
+            tracks.setdefault(track, []).append((results.cells[arm, "pass@1"].mean, row))
+    head = ["arm", "study", "pass@1", "pass@k", "tokens", "seeds", "date"]
+    parts = []
     for track in sorted(tracks):
         rows = sorted(tracks[track], key=lambda each: -each[0])
         parts += [track, markdown_table(head, [row for _, row in rows])]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
+
+
+def loose_numbers(text: str) -> list[str]:
+    """The numbers in a page's sentences that no comment holds to their counts."""
+    return NUMBER.findall(NOT_PROSE.sub(" ", text))
 
 
 def check(root: Path, write: bool) -> list[str]:
     """Check, or write, all pages below docs and the README; return the faults."""
-    faults, quotes = list[str](), 0
+    faults, quotes, loose = list[str](), 0, dict[str, int]()
     for page in sorted([root / "README.md", *(root / "docs").rglob("*.md")]):
         right, wrong, number = checked(page, root, write)
         if write:
             page.write_text(right)
             wrong = checked(page, root)[1]
         faults, quotes = faults + wrong, quotes + number
-    board, right = root / PAGES / "leaderboard.md", leaderboard(root)
-    if write:
-        board.write_text(right)
-    elif board.read_text() != right:
-        faults.append(f"{PAGES / board.name}:1: is not what the counts give; write=true writes it")
-    print(f"{quotes} quoted numbers, {len(list((root / PAGES).glob('*/arms.json')))} studies")
+        if page.parent == root / PAGES and (found := loose_numbers(right)):
+            loose[page.stem] = len(found)
+    print(f"{quotes} quoted numbers, {len(studies(root / PAGES))} studies")
+    by_page = ", ".join(f"{name} {number}" for name, number in loose.items())
+    print(f"{sum(loose.values())} numbers outside quotes, tables, code and headings: {by_page}")
     return faults
 
 

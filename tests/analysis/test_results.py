@@ -12,7 +12,7 @@ from pandas.testing import assert_frame_equal
 
 from analysis.compare import main as compare
 from analysis.experiment import read_experiment
-from analysis.results import Cell, Results, main, results_of
+from analysis.results import Cell, Results, loose_numbers, main, results_of
 from analysis.runs import RunError, load_run
 from analysis.tables import experiment_tables
 from experiments.study import read
@@ -32,21 +32,15 @@ claims:
   - {says: SPO takes less memory, a: spo-x_1.5, b: ppo, metric: memory}
 gains: [[spo-x_1.5, ppo]]
 """
+STUDY_HERE = "study-atlas_scaled"
 SKILL = {"ppo": 4.0, "spo-x_1.5": 8.0}
-PAGE = """# S
 
-<!-- table: pass@1; generated_tokens -->
 
-<!-- end -->
+def blocks(*names):
+    return "".join(f"<!-- {name} -->\n\n<!-- end -->\n\n" for name in names)
 
-<!-- differences: pass@1 -->
 
-<!-- end -->
-
-<!-- claims -->
-
-<!-- end -->
-"""
+PAGE = blocks("table: pass@1; generated_tokens", "differences: pass@1", "claims")
 
 
 @pytest.fixture
@@ -57,7 +51,8 @@ def repository(tmp_path, make_run, add_further):
     arms = []
     for arm, skill in SKILL.items():
         for seed in (0, 1):
-            config = {"eval.further_temperatures": [], "eval.split": "choose"}
+            config = {"eval.further_temperatures": [], "eval.split": "choose", "train.lag": 8}
+            config |= {"train.reference_every": None, "algo.q0": "monte_carlo"}
             path = make_run(tmp_path, arm.partition("-")[0], seed, skill=skill, config=config)
             metrics = pd.read_parquet(path / "metrics.parquet")
             metrics["memory/peak_mb"] = 100.0 + 10 * seed + len(arm)
@@ -95,11 +90,11 @@ def test_counts_give_the_tables_of_the_run_folders(repository, turns):
     packed, of_runs = tables([pack(repository)]), tables(runs)
     names = ["differences.csv", "letters.csv", "costs.csv", "equal_budget.csv"]
     for name in names + ["turns.csv"] * turns:
-        kept, counted = of_runs[name], packed[name].dropna(how="all", axis=1)
-        if "metric" in kept:  # texts of programs are not packed
+        parts = [of_runs[name], packed[name].dropna(how="all", axis=1)]
+        if "metric" in parts[0]:  # texts of programs are not packed
             texts = "edit|distinct.2|token_entropy"
-            kept = kept[~kept["metric"].str.match(texts)].reset_index(drop=True)
-            counted = counted[~counted["metric"].str.match(texts)].reset_index(drop=True)
+            parts = [p[~p["metric"].str.match(texts)].reset_index(drop=True) for p in parts]
+        kept, counted = parts
         both = kept.columns.intersection(counted.columns)
         assert_frame_equal(counted[both], kept[both], check_dtype=False)
 
@@ -146,18 +141,18 @@ def test_each_quote_is_held_to_its_cell(repository, capsys):
     assert [f"README.md:{line}:" in out for line in range(1, 5)] == [True] * 4
 
 
-def test_a_verdict_is_the_intervals_and_a_spread_is_over_seeds(repository):
+def test_a_verdict_is_the_intervals_and_a_spread_is_over_seeds(repository, capsys):
     results = Results(pack(repository))
-    pair, back = "spo-x_1.5 - ppo", "ppo - spo-x_1.5"
+    pair = "spo-x_1.5 - ppo"
     assert results.quote(pair, "pass@1", "verdict").startswith("held")
     assert results.cell(pair, "pass@1").low > 0 and results.cell(pair, "memory").low > 0
     assert results.quote(pair, "memory", "verdict") == "not held"  # less is better
-    assert results.detectable[frozenset(back.split(" - ")), "pass@1"] > 0
-    ends = []
-    for run in results.runs("ppo"):
-        last = run.evals[run.evals["step"] == run.evals["step"].max()]
-        ends.append(float((last["verdict"] == "ACCEPTED").mean()))
+    assert results.tests[frozenset(SKILL), "pass@1"][0] > 0
+    last = [run.evals[run.evals["step"] == 20] for run in results.runs("ppo")]
+    ends = [float((samples["verdict"] == "ACCEPTED").mean()) for samples in last]
     assert results.cell("ppo", "spread of pass@1").mean == pytest.approx(stdev(ends))
+    assert compare([f"study={results.folder}", "a=spo-x_1.5", "b=ppo"]) == 0
+    assert f"{results.cell(pair, 'pass@1').mean:.3f}"[1:] in capsys.readouterr().out
 
 
 def test_an_interaction_is_a_claim_of_the_page_and_a_quote(repository, make_run):
@@ -167,8 +162,8 @@ def test_an_interaction_is_a_claim_of_the_page_and_a_quote(repository, make_run)
         for seed in (0, 1):
             config = {"eval.further_temperatures": [], "eval.split": "choose", "train.lag": 9}
             path = make_run(repository, arm[:3], seed, skill=skill, config=config)
-            path = path.rename(folder / f"{arm}-{seed}")
-            arms.append({**arms[0], "arm": arm, "seed": seed, "run": path.name})
+            run = path.rename(folder / f"{arm}-{seed}").name
+            arms.append({**arms[0], "arm": arm, "seed": seed, "run": run})
     (folder / "arms.json").write_text(json.dumps(arms))
     study, file = yaml.safe_load(STUDY), repository / "s.yaml"
     study["arms"] |= {"ppo_old": {}, "spo_old": {}}
@@ -202,25 +197,42 @@ def test_changed_counts_and_claims_beyond_them_are_refused(repository, capsys):
     assert "edit_distance" in capsys.readouterr().err
 
 
-def test_two_arms_of_a_packed_study_are_compared(repository, capsys):
-    folder = pack(repository)
-    assert compare([f"study={folder}", "a=spo-x_1.5", "b=ppo"]) == 0
-    gap = results_of(folder).cell("spo-x_1.5 - ppo", "pass@1")
-    assert f"{gap.mean:.3f}"[1:] in capsys.readouterr().out
+def test_answer_and_leaderboard_read_the_runs_of_all_studies(repository, capsys):
+    results = results_of(pack(repository))
+    page = results.folder.with_name("answer.md")
+    page.write_text(blocks("answer", "leaderboard"))
+    page.with_suffix(".yaml").write_text("other: {}")
+    assert main([f"root={repository}"]) == 2 and "no entry s" in capsys.readouterr().err
+    page.with_suffix(".yaml").write_text("s: {spo-x_1.5: [ppo]}")
+    results.config("ppo")["eval"]["split"] = "test"
+    assert main([f"root={repository}", "write=true"]) == 0
+    answer, _, board = page.read_text().partition("<!-- leaderboard -->")
+    row = next(line for line in answer.splitlines() if line.startswith("| pass@1 "))
+    cells = [cell.strip() for cell in row.split("|")[2:-1]]
+    gap, seen = (
+        results.gap("spo-x_1.5", "ppo", "pass@1"),
+        results.tests[frozenset(SKILL), "pass@1"][0],
+    )
+    start = ["[s](study-s.md) `spo-x_1.5`", "paper's", "nano", "base", "8", "20", "2", ".4"]
+    assert cells == [*start, f"{gap} ({Cell(seen).text()})", "–", "–"] and r"\*" in gap
+    assert "### mini, nano, 20 steps" in board and "`ppo`" in board and "spo-x" not in board
+    assert page.with_suffix(".svg").read_text().count("<circle") == answer.count("[s](") > 1
+    page.with_suffix(".svg").write_text("")
+    assert main([f"root={repository}"]) == 1 and "answer.svg" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [
-        (Cell(0.473), ".473"),
-        (Cell(-0.0104, -0.2, 0.18), "−.010 [−.200, .180]"),
-        (Cell(-0.0001), ".000"),
-        (Cell(12345.6, digits=0), "12,346"),
-        (Cell(float("nan")), "–"),
-    ],
-)
-def test_numbers_are_written_in_one_way(cell, text):
-    assert cell.text() == text
+def test_numbers_outside_quotes_tables_and_code_are_found():
+    names = "in 2026, vLLM 0.32.0, arXiv 2503.05453, 8 B, .77 M, pass@10, SmolLM2-135M, v3"
+    quotes = "−.1 [.4, .5]<!--= a - b; pass@1 -->, 1 to .2<!--= a; loss; range --><!-- 7 -->"
+    others = "# 3\n| 4 | 5 |\n`6`\n```\n7\n```\n[x](8.md)\n1. a"
+    found = loose_numbers(f"{names} {quotes}\n{others} .47 of 1,000 at 2e-4, −.1 [.0, 95] %")
+    assert found == [".47", "1,000", "2e-4", ".1", ".0", "95"]
+
+
+def test_numbers_are_written_in_one_way():
+    wide, many = Cell(-0.0104, -0.2, 0.18), Cell(12345.6, digits=0)
+    texts = [cell.text() for cell in (Cell(0.473), wide, Cell(-0.0001), many, Cell(float("nan")))]
+    assert texts == [".473", "−.010 [−.200, .180]", ".000", "12,346", "–"]
 
 
 @pytest.mark.slow
@@ -231,12 +243,8 @@ def test_the_pages_of_this_repository_are_right(capsys):
 def test_one_page_of_this_repository_is_right(tmp_path, capsys):
     results_of.cache_clear()
     results = tmp_path / "docs" / "results"
-    shutil.copytree(
-        ROOT / "docs" / "results" / "study-atlas_scaled", results / "study-atlas_scaled"
-    )
-    page = results / "study-atlas_scaled.md"
-    shutil.copy(ROOT / "docs" / "results" / page.name, page)
+    shutil.copytree(ROOT / results.relative_to(tmp_path) / STUDY_HERE, results / STUDY_HERE)
+    shutil.copy(ROOT / "docs" / "results" / f"{STUDY_HERE}.md", results)
     (tmp_path / "README.md").write_text("")
-    (results / "leaderboard.md").write_text("")
     main([f"root={tmp_path}"])
-    assert "study-atlas_scaled.md:" not in capsys.readouterr().out
+    assert f"{STUDY_HERE}.md:" not in capsys.readouterr().out
