@@ -134,8 +134,8 @@ BY_RATE: dict[str, dict[str, Any]] = {
 }
 RATE_GROUP = 40
 NEIGHBOURS = (
-    *("spo", "spo group_soft", "spo squared β=0.1", "raft", "maxrl", "w_reinforce", "nsr", "rloo"),
-    *("grpo kl=0", "ppo kl=0", "oapl", "vespo", "sapo", "maxk", "qrpo"),
+    *("spo", "spo group_soft", "raft", "rloo", "grpo kl=0", "ppo kl=0"),
+    *("maxrl", "w_reinforce", "oapl"),
 )
 
 
@@ -367,50 +367,49 @@ def sections(found: pd.DataFrame, facts: Sequence[Sequence[str]], overrides: str
     names = list(found["objective"].unique())
     by = {str(s): part.set_index("objective") for s, part in found.groupby("situation", sort=False)}
     tables = {s: part[[f"cos {name}" for name in names]].to_numpy() for s, part in by.items()}
-    fresh = [situation for situation in by if situation.endswith("fresh")]
+    shown = [name for name in NEIGHBOURS if name in names]
     yield "# Anatomy of objectives"
     yield (
         "Gradients of all objectives on the same responses, rewards and rollout log-probs, by "
         "`make anatomy`. Where two point the same way, training cannot tell their objectives "
-        f"apart, except by the length of a step. The policies come from `python run.py {overrides}`"
-        f". *Stale*: {LAG} steps after the policy that generated the batch. A gradient is that of "
-        "one optimiser step, before clipping and Adam. Critics predict 0."
+        "apart, except by the length of a step. *Stale*: the policy is "
+        f"{LAG} steps after the one that generated the batch. All cosines, norms and shares are in "
+        "the CSV file."
     )
-    yield markdown_table(["policy", "steps", "accepted in its batches"], facts)
-    yield f"## Same direction\n\nGroups whose cosines are all at least {EQUAL}:"
-    lines = [f"- {s}: {classes(table, names, EQUAL)}" for s, table in tables.items()]
+    rows = [
+        [name, situation, *(_number(part.at[name, f"cos {other}"]) for other in shown)]
+        for name in shown
+        for situation, part in by.items()
+    ]
+    head = ["objective", "situation", *shown]
+    yield f"## Cosines of SPO and its neighbours\n\n{markdown_table(head, rows)}"
     least = np.where(np.isnan(stacked := np.stack([*tables.values()])), np.inf, stacked).min(0)
-    lines.append(f"- all situations, at least {SAME}: {classes(least, names, SAME)}")
-    yield "\n".join(lines)
-    yield "## Neighbours of SPO\n\nCosines, by situation. All others are in the CSV file."
-    for situation in (*fresh, f"{next(iter(STAGES))}, stale"):
-        shown = [name for name in NEIGHBOURS if name in names]
-        if situation in by and len(shown) > 1:
-            part = by[situation].loc[shown, [f"cos {name}" for name in shown]]
-            yield f"{situation}:\n\n{_table(part.set_axis(shown, axis=1))}"
+    groups = [[f"{s}, at least {EQUAL}", classes(t, names, EQUAL)] for s, t in tables.items()]
+    groups.append([f"all situations, at least {SAME}", classes(least, names, SAME)])
+    yield "## Same direction\n\nGroups whose cosines are all at least as high as stated:"
+    yield "\n".join(f"- {situation}: {alike}" for situation, alike in groups)
     yield (
-        "## Norm and weight\n\nOn failures: share of Σ_t |∂L/∂log π(a_t)| on rejected responses of "
-        "the policy's own. Between batches: cosine of an objective's gradients on two batches."
+        "## Weight on failures\n\nShare of Σ_t |∂L/∂log π(a_t)| on rejected responses of the "
+        "policy's own:"
     )
+    rows = [[name, *(_number(part.at[name, "rejected"]) for part in by.values())] for name in shown]
+    yield markdown_table(["objective", *by], rows)
     yield (
         "![weight of a prompt by its success rate](anatomy.svg)\n\nWhere π = μ = π_ref, the slope "
-        "of a response is a weight times r − p, with p the success rate of the prompt: RLOO 1, "
-        "GRPO 1/√(p (1 − p)), MaxRL 1/p, SPO with the soft value 1/(1 − p). The figure is relative "
-        "to p = 1/2. SPO's defaults hold it back from p = 1/e on (`slope_width`, `slope_bound`)."
+        "of a response is a weight times r − p, with p the success rate of the prompt: `1` for "
+        "RLOO, `1/√(p (1 − p))` for GRPO, `1/p` for MaxRL, `1/(1 − p)` for SPO with the soft "
+        "value. The figure is relative to an even chance. SPO's defaults hold it back "
+        "(`slope_width`, `slope_bound`)."
     )
-    norms = [name for name in found if str(name).startswith("norm ")]
-    columns = {f"norm: {s}": by[s][norms].mean(axis=1) for s in fresh}
-    columns |= {f"on failures: {s}": part["rejected"] for s, part in by.items()}
-    columns[f"between batches: {fresh[0]}"] = by[fresh[0]]["between batches"]
-    yield _table(pd.DataFrame(columns))
+    yield (
+        f"## Setting\n\nThe policies come from `python run.py {overrides}`. A gradient is that of "
+        "one optimiser step, before clipping and Adam. Critics predict zero."
+    )
+    yield markdown_table(["policy", "steps", "accepted in its batches"], facts)
 
 
-def _table(columns: pd.DataFrame) -> str:
-    rows = [
-        [str(name), *("–" if math.isnan(x) else f"{x:.3g}".replace("-", "−") for x in values)]
-        for name, *values in columns.itertuples()
-    ]
-    return markdown_table(["objective", *map(str, columns)], rows)
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2f}".replace("-", "−")
 
 
 if __name__ == "__main__":

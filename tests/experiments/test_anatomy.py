@@ -31,7 +31,7 @@ def test_the_page_and_its_cosines(tmp_path, monkeypatch):
     assert pd.isna(
         rows.loc[("base, stale", "rloo"), "cos raft"]
     )  # it is not made for old responses
-    assert "| remix" in (tmp_path / "page.md").read_text()
+    assert "| raft" in (tmp_path / "page.md").read_text()
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
