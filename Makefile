@@ -17,7 +17,7 @@ which ?= step
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock run run-real report compare check-results study tune anatomy nano sandbox-image \
+.PHONY: help install lock run run-real report compare notebook check-results study tune anatomy nano sandbox-image \
 	doctor bench gpu-check golden test test-slow test-vllm lint clean
 
 help: ## list the targets
@@ -71,6 +71,10 @@ report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT
 compare: $(READY) ## paired difference of two arms of a study (STUDY=FOLDER A=ARM B=ARM), or of two groups of runs alone (A='outputs/x/spo-*' B='outputs/x/ppo-*')
 	@test -n "$(A)" -a -n "$(B)" || { echo "make compare A='FOLDERS' B='FOLDERS', or STUDY=FOLDER A=ARM B=ARM"; exit 2; }
 	$(PY) -m analysis.compare $(if $(filter file,$(origin STUDY)),,study='$(STUDY)') a='$(A)' b='$(B)' $(ARGS)
+
+notebook: $(READY) ## docs/notebooks/front.py in a browser: from packed counts to the front in ten cells
+	@$(PY) -c "import marimo" 2>/dev/null || $(PIP) --constraint constraints.txt --editable '.[notebook]'
+	$(PY) -m marimo edit docs/notebooks/front.py $(ARGS)
 
 check-results: $(READY) ## the numbers of docs/results and README against the counts in the repository (ARGS=write=true: write tables again)
 	$(PY) -m analysis.results $(ARGS)
