@@ -17,7 +17,7 @@ which ?= step
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock run run-real report compare notebook check-results study tune anatomy nano sandbox-image \
+.PHONY: help install lock run run-real report compare notebook docs check-results study tune anatomy nano sandbox-image \
 	doctor bench gpu-check golden test test-slow test-vllm lint clean
 
 help: ## list the targets
@@ -76,6 +76,13 @@ notebook: $(READY) ## docs/notebooks/front.py in a browser: from packed counts t
 	@$(PY) -c "import marimo" 2>/dev/null || $(PIP) --constraint constraints.txt --editable '.[notebook]'
 	$(PY) -m marimo edit docs/notebooks/front.py $(ARGS)
 
+# The pages as they lie in the repository, so that links between folders hold.
+docs: $(READY) ## the site of the repository's Markdown in build/site; a dead link fails
+	@$(PY) -c "import mkdocstrings, material" 2>/dev/null || $(PIP) --constraint constraints.txt --editable '.[docs]'
+	rm -rf build/pages && mkdir -p build/pages
+	git ls-files -z '*.md' docs algorithms LICENSE | xargs -0 cp --parents --target-directory build/pages
+	$(PY) -m mkdocs build --strict
+
 check-results: $(READY) ## the numbers of docs/results and README against the counts in the repository (ARGS=write=true: write tables again)
 	$(PY) -m analysis.results $(ARGS)
 
@@ -128,5 +135,5 @@ gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## what only a GPU can show,
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.gpu_check $(ARGS)
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay
-	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache bench reports *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache bench build reports *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
