@@ -72,9 +72,9 @@ compare: $(READY) ## paired difference of two arms of a study (STUDY=FOLDER A=AR
 	@test -n "$(A)" -a -n "$(B)" || { echo "make compare A='FOLDERS' B='FOLDERS', or STUDY=FOLDER A=ARM B=ARM"; exit 2; }
 	$(PY) -m analysis.compare $(if $(filter file,$(origin STUDY)),,study='$(STUDY)') a='$(A)' b='$(B)' $(ARGS)
 
-notebook: $(READY) ## docs/notebooks/front.py in a browser: from packed counts to the front in ten cells
+notebook: $(READY) ## docs/notebooks/front.md in a browser: from packed counts to the front in ten cells
 	@$(PY) -c "import marimo" 2>/dev/null || $(PIP) --constraint constraints.txt --editable '.[notebook]'
-	$(PY) -m marimo edit docs/notebooks/front.py $(ARGS)
+	$(PY) -m marimo edit docs/notebooks/front.md $(ARGS)
 
 # The pages as they lie in the repository, so that links between folders hold.
 docs: $(READY) ## the site of the repository's Markdown in build/site; a dead link fails

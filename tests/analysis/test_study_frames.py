@@ -1,37 +1,26 @@
 """A study in Python: the cells of the notebook, and what has no difference."""
 
-import ast
-import runpy
+import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 
+import pandas as pd
 import pytest
 
-from analysis import open_study
+from analysis import export, open_study
 from analysis.runs import RunError
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "docs/notebooks/front.py"
+CELL = re.compile(r"```python \{\.marimo\}\n(.*?)```", re.S)
 
 
-@pytest.fixture
-def defined(monkeypatch):
-    """What the notebook's cells define; without marimo, which adds texts alone."""
+def test_the_notebook_goes_from_counts_to_the_front(monkeypatch):
     monkeypatch.chdir(ROOT)
-    if find_spec("marimo"):
-        return runpy.run_path(str(NOTEBOOK))["app"].run()[1]
-    monkeypatch.setitem(sys.modules, "marimo", SimpleNamespace(md=str))
-    found = {}
-    for cell in ast.parse(NOTEBOOK.read_text()).body:
-        if isinstance(cell, ast.FunctionDef):
-            lines = [line for line in cell.body if not isinstance(line, ast.Return)]
-            exec(compile(ast.Module(lines, []), str(NOTEBOOK), "exec"), found)
-    return found
-
-
-def test_the_notebook_goes_from_counts_to_the_front(defined):
+    monkeypatch.setitem(sys.modules, "marimo", ModuleType("marimo"))  # shows texts alone
+    defined: dict = {}
+    for cell in CELL.findall(Path("docs/notebooks/front.md").read_text()):
+        exec(cell, defined)
     by_hand, pairs, study = (defined[name] for name in ("by_arm", "pairs", "study"))
     for metric, a, b in pairs.index[:6]:
         gap = by_hand.loc[a, metric] - by_hand.loc[b, metric]
@@ -48,6 +37,26 @@ def test_a_folder_of_runs_is_a_study_if_their_names_are_one(make_run, tmp_path):
     for algo in ("spo", "ppo"):
         make_run(tmp_path / "a", algo)
     assert open_study(tmp_path / "a").arms == ["ppo", "spo"]
+    assert export.main([f"runs={tmp_path / 'a'}", f"out={tmp_path / 'rows.csv'}"]) == 0
+    counts = open_study(tmp_path / "a").counts
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "rows.csv"), counts, check_dtype=False)
     make_run(tmp_path / "b", config={"name": "another"})
     with pytest.raises(RunError, match="another, compare"):
         open_study(tmp_path)
+
+
+def test_an_evaluation_becomes_a_log_that_inspect_ai_reads(make_run, tmp_path, capsys):
+    run, out = make_run(tmp_path, problems=3, samples=5), tmp_path / "one.eval"
+    assert export.main([f"runs={run}", f"out={out}", "step=7"]) == 1
+    assert "evaluated at [0, 10, 20]" in capsys.readouterr().err
+    read_eval_log = pytest.importorskip("inspect_ai.log").read_eval_log
+    assert export.main([f"runs={run}", f"out={out}"]) == 0
+    log, evals = read_eval_log(str(out)), pd.read_parquet(run / "evals.parquet")
+    last = evals[evals["step"] == 20].set_index(["problem", "sample"])
+    assert len(log.samples) == len(last) == 15
+    for sample in log.samples:
+        row, score = last.loc[(sample.id, sample.epoch - 1)], sample.scores["verdict"]
+        assert (score.answer, score.explanation) == (row["program"], row["verdict"])
+        assert (score.value == "C") == (row["verdict"] == "ACCEPTED")
+    found = log.results.scores[0].metrics["pass@1"].value
+    assert found == pytest.approx((last["verdict"] == "ACCEPTED").mean())
