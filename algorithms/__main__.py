@@ -1,7 +1,7 @@
 """`python -m algorithms` lists all algorithms: name, paper, family, needs and options.
 
 `python -m algorithms NAME` prints what one needs and its files of conf/algo, with the meaning of
-each option.
+each option. `python -m algorithms page` prints docs/reference/algorithms.md.
 """
 
 from __future__ import annotations
@@ -19,11 +19,24 @@ from rich.table import Table
 import algorithms
 from algorithms.base import Needs
 
+HEAD = """# Algorithms at a glance
+
+`python -m algorithms page` writes this page from the comments of `conf/algo/NAME.yaml`; `python -m algorithms NAME` explains the options of one.
+
+No learning rate is a paper's: it is 3e-4 with a bundled model, 1e-6 with a pretrained one (`conf/model/`), and studies tune it. The last column says what else is not as published, and why. Where it gives no reason, ours is mostly the value of related objectives (`conf/algo/_*.yaml`), so that arms differ in their loss.
+
+| name | paper | file | idea | settings | what is as published, what is not |
+|---|---|---|---|---|---|
+"""  # noqa: E501
+
 
 def main(names: list[str]) -> int:
     """Print the algorithms; returns the exit status."""
     if {"-h", "--help", "help"} & set(names):
         print((__doc__ or "").strip())
+        return 0
+    if names == ["page"]:
+        print(page(), end="")
         return 0
     try:
         for name in names:
@@ -45,13 +58,46 @@ def table() -> Table:
     listing = Table(show_lines=True)
     for head in ("name", "paper", "family", "needs", "options"):
         listing.add_column(head, no_wrap=head in ("name", "paper", "family"))
-    families = {name: algorithms.load(name).__module__ for name in algorithms.names()}
-    for name in sorted(families, key=lambda name: (families[name], name)):
-        values = {k: v for k, v in algorithms.defaults(name).items() if k not in ("name", "core")}
-        options = " ".join(f"{key}={value}" for key, value in values.items())
-        family = families[name].rpartition(".")[2]
-        listing.add_row(name, paper(name), family, needs(algorithms.make(name).needs), options)
+    for family, name in by_family():
+        own = needs(algorithms.make(name).needs)
+        listing.add_row(name, paper(name), family, own, " ".join(options(name)))
     return listing
+
+
+def by_family() -> list[tuple[str, str]]:
+    """File of algorithms/ and name of each algorithm, sorted."""
+    names = algorithms.names()
+    return sorted((algorithms.load(n).__module__.rpartition(".")[2], n) for n in names)
+
+
+def options(name: str) -> list[str]:
+    """key=value of each option, the learning rate first."""
+    values = algorithms.defaults(name).items()
+    return [f"{k}={v if v is not None else 'null'}" for k, v in values if k not in ("name", "core")]
+
+
+def page() -> str:
+    """docs/reference/algorithms.md: a row for each algorithm, from the comments of its file."""
+    rows = []
+    for family, name in by_family():
+        at = paper(name)
+        title, idea, note = header(name)
+        link = f"[{at}](https://arxiv.org/abs/{at})" if at[0].isdigit() else at
+        values = " ".join(options(name)[1:]) or "–"  # after the learning rate
+        file = f"[{family}](../../algorithms/{family}.py)"
+        rows.append(f"| `{name}` | {title}, {link} | {file} | {idea} | `{values}` | {note} |")
+    return HEAD + "\n".join(rows) + "\n"
+
+
+def header(name: str) -> tuple[str, str, str]:
+    """The title, the idea, and the rest of the comment that opens the algorithm's file."""
+    text = (algorithms.CONF / f"{name}.yaml").read_text().partition("defaults:")[0]
+    said, _, idea = " ".join(line.lstrip("# ") for line in text.splitlines()).partition(" Idea: ")
+    found = re.match(r"(.*?),? (?:arXiv \d{4}\.\d{5}|no paper)[.,:;]* *(.*)", said)
+    title, note = found.groups() if found else (name, said)
+    note = re.sub(r"Not from the papers?: the learning rates?\.", "", note)
+    note = re.sub(r"(Not from the papers?: )the learning rates?(?:,? and|,) ", r"\1", note)
+    return title.rstrip("."), idea, note.strip() or "as published"
 
 
 def paper(name: str) -> str:

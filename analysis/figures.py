@@ -132,6 +132,9 @@ class Panel(NamedTuple):
             f'viewBox="0 0 {self.size.width} {self.size.height}">{self.body}</svg>\n'
         )
 
+    def _repr_html_(self) -> str:
+        return self.file()  # what a notebook shows
+
 
 Choices = list[tuple[str, list[Panel]]]  # a choice of the horizontal axis, and its panels
 

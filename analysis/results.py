@@ -46,11 +46,12 @@ import yaml
 from analysis import comparisons, runs
 from analysis.budgets import TRAINING_METRICS, curve_score
 from analysis.experiment import read_experiment
-from analysis.figures import COLOURS, Axis, Panel, Series, Size, axis_range, legend_panel
+from analysis.figures import COLOURS, Panel, Size
 from analysis.intervals import smallest_difference
 from analysis.metrics import AT_EQUAL, is_counted, scores_by_step
 from analysis.rendering import markdown_table
 from analysis.runs import Contrast, Run, RunError
+from analysis.study_frames import along_training
 from analysis.tables import experiment_tables
 from analysis.turns import counts_at, has_conversations
 from envs.command_line import parse_arguments, quiet_when_unread
@@ -254,12 +255,7 @@ class Results:
 
     def front(self, arms: Sequence[str]) -> str:
         """An SVG of these arms' pass@k over pass@1 along training, after the base."""
-        y, curve = f"pass@{self.k}", self.curve[self.curve["step"] > 0]
-        parts = [(arm, curve[curve["label"] == arm]) for arm in arms]
-        series = [Series(arm, *part[["pass@1", y]].to_numpy(float).T) for arm, part in parts]
-        x = Axis("pass@1 along training", *axis_range(one.x for one in series))
-        up = Axis(y, *axis_range(one.y for one in series))
-        return legend_panel(f"{y} over pass@1", x, up, series, names_at=60).file()
+        return along_training(self.curve, f"pass@{self.k}", "pass@1", arms).file()
 
     def gap(self, a: str, b: str, metric: str) -> str:
         """The difference a - b, marked if it is separated after correction; – for none."""

@@ -168,7 +168,7 @@ Workers = Annotated[
 def find_run(config: RunConfig) -> Path | None:
     """Return the last run folder of this configuration, however its run ended; None without any.
 
-    The words of `tuned`, which say how values were found, and the spelling of the folder may differ.
+    The words of `tuned`, which say how values were found, and the folder's spelling may differ.
     """
     files = list((Path(config.output_dir) / config.name).glob("*/config.yaml"))
     if not files:

@@ -1,6 +1,6 @@
 """Parts of a configuration with the defaults of conf/, except for what is given."""
 
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import cache
 
 import algorithms
@@ -44,21 +44,8 @@ def engine_config(**given) -> EngineConfig:
 def _default() -> RunConfig:
     """The default run; sections that a test may change in place are its own."""
     made = _composed()
-    return replace(made, **{key: replace(getattr(made, key)) for key in SECTIONS})
-
-
-SECTIONS = (
-    "task",
-    "model",
-    "engine",
-    "sandbox",
-    "judge",
-    "runtime",
-    "logger",
-    "train",
-    "replay",
-    "eval",
-)
+    sections = {key: value for key, value in vars(made).items() if is_dataclass(value)}
+    return replace(made, **{key: replace(value) for key, value in sections.items()})
 
 
 @cache

@@ -36,12 +36,7 @@ from envs.command_line import quiet_when_unread, take_no_arguments
 from envs.messages import readable
 from envs.sandbox import inside
 from envs.sandbox.base import Job, SandboxError
-from envs.sandbox.inside.confinement import (
-    FOLDER,
-    FOLDER_OPTIONS,
-    STDIO,
-    STDIO_OPTIONS,
-)
+from envs.sandbox.inside.confinement import FOLDER, FOLDER_OPTIONS, STDIO, STDIO_OPTIONS
 from envs.sandbox.inside.framing import STDERR_TAIL
 from envs.sandbox.inside.kernel import STACK_BYTES
 from envs.sandbox.pool import Pool, Splitter, WorkerHandle, default_workers

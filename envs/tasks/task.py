@@ -13,10 +13,7 @@ from typing import Annotated, Any, Literal, cast
 from omegaconf import OmegaConf
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt
 
-from envs.command_line import (
-    composed,
-    parse_values,
-)
+from envs.command_line import composed, parse_values
 from envs.problem import Problem
 from envs.reward import RewardConfig
 

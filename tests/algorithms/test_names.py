@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 import algorithms
-from algorithms.__main__ import main, paper, table
+from algorithms.__main__ import header, main, page, paper, table
 from algorithms.base import Algorithm
 from envs.command_line import parse_values
 
@@ -25,8 +25,14 @@ def test_its_files_give_every_option_of_its_core(name):
 
 
 @pytest.mark.parametrize("name", algorithms.names())
-def test_its_file_opens_with_its_paper_or_the_reason_why_it_has_none(name):
+def test_its_file_opens_with_its_paper_or_the_reason_why_it_has_none_and_its_idea(name):
     assert paper(name) != "–", OPENING.format(name)
+    assert header(name)[1], f"conf/algo/{name}.yaml has no comment `# Idea: …`"
+
+
+def test_the_page_of_all_algorithms_says_what_their_files_say():
+    written = (algorithms.CONF.parents[1] / "docs/reference/algorithms.md").read_text()
+    assert written == page(), "python -m algorithms page > docs/reference/algorithms.md"
 
 
 def test_a_reason_stands_for_a_paper(tmp_path, monkeypatch):

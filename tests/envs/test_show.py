@@ -46,13 +46,9 @@ def sums(tmp_path):
     """A data set of one problem, which shows its first test."""
     tests = {"inputs": ["1 2\n", "5 6\n"], "outputs": ["3\n", "11\n"]}
     row = {"question": "Add. Input 1 2 Output 3", "input_output": json.dumps(tests)}
-    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
-    return [
-        "task=taco",
-        f"task.path={tmp_path}/rows.jsonl",
-        "problem=taco/00000",
-        "sandbox=embedded",
-    ]
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps(row))
+    return ["task=taco", f"task.path={rows}", "problem=taco/00000", "sandbox=embedded"]
 
 
 def judged(tmp_path, sums, program, *more):

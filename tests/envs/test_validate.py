@@ -217,12 +217,8 @@ def test_error_rates_are_printed_and_kept_for_runs(rows, tmp_path, capsys):
     task = open_task(task_config(["task=code_contests", f"task.path={path}", keep_all]))
     digests = [digest for split in task.splits().values() for digest in content_digests(split)]
     rates = known_rates(digests, version)
-    assert [rates[key] for key in ("right", "right_rejected", "wrong", "wrong_accepted")] == [
-        3,
-        1,
-        2,
-        1,
-    ]
+    counts = ("right", "right_rejected", "wrong", "wrong_accepted")
+    assert [rates[key] for key in counts] == [3, 1, 2, 1]
     assert rates["measured_problems"] == 2 and rates["false_accepts"][0] == 0.5
     unknown = known_rates(digests, "another")
     assert unknown["measured_problems"] == 0 and unknown["false_rejects"] is None

@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from envs.judge.checker_program import (
-    checker_input,
-    decide,
-    is_no_number,
-)
+from envs.judge.checker_program import checker_input, decide, is_no_number
 from envs.judge.judge import Judge, JudgeConfig
 from envs.judge.testlib import Toolchain, find_toolchain
 from envs.judge.verdict_cache import VerdictCache

@@ -15,14 +15,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.judge.checkers import (
-    check,
-    comparable,
-    json_equal,
-    literal_text,
-    parse,
-    python_equal,
-)
+from envs.judge.checkers import check, comparable, json_equal, literal_text, parse, python_equal
 from envs.problem import Test
 from envs.sandbox.inside.framing import decode, encode
 from envs.tasks.checker_rules import comparing_checker

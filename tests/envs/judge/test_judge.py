@@ -19,7 +19,6 @@ SQUARE = Problem("test/square", "Print n squared.", (), TESTS, time_limit_s=1.0)
 RIGHT = "n = int(input())\nprint(n * n)"
 WRONG_FROM_2 = "n = int(input())\nprint(n)"
 WRONG_ON_NEGATIVE = "n = int(input())\nprint(n * abs(n))"
-LOOP = "while True: pass"
 
 PROGRAMS = {
     RIGHT: Verdict.ACCEPTED,
@@ -213,11 +212,8 @@ def test_calls(sandbox):
     method = "class Solution:\n    def twice(self, x):\n        return tuple(x * 2)"
     wrong = "def twice(x):\n    return x"
     judgements = Judge(sandbox).judge(submissions(plain, method, wrong, problem=problem))
-    assert [j.verdict for j in judgements] == [
-        Verdict.ACCEPTED,
-        Verdict.ACCEPTED,
-        Verdict.WRONG_ANSWER,
-    ]
+    verdicts = [judgement.verdict for judgement in judgements]
+    assert verdicts == [Verdict.ACCEPTED, Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
 
 
 ASSERTED = (

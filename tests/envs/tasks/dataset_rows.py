@@ -54,12 +54,7 @@ def write(path, rows):
 
 
 def config(name, path, **changed):
-    sizes = {
-        "train_problems": 1000,
-        "tune_problems": 1000,
-        "choose_problems": 1000,
-        "test_problems": 1000,
-    }
+    sizes = {f"{split}_problems": 1000 for split in ("train", "tune", "choose", "test")}
     return replace(composed(name), path=path, **sizes | changed)
 
 

@@ -56,12 +56,8 @@ def test_what_cannot_be_used_is_counted_by_its_reason(tmp_path):
     ]
     task = open_task(config("taco", write(tmp_path / "rows.jsonl", rows)))
     assert task.rows_read == 5
-    assert task.left_out == {
-        "input_output is not JSON": 1,
-        "needs a checker of its own": 1,
-        "no statement": 1,
-        "no tests": 1,
-    }
+    reasons = ["input_output is not JSON", "needs a checker of its own", "no statement", "no tests"]
+    assert task.left_out == dict.fromkeys(reasons, 1)
     kept = len(every_problem(task))
     assert kept + task.left_out.total() == task.rows_read
 

@@ -309,16 +309,10 @@ def test_what_would_be_another_run_is_refused_by_its_key(given, words, tmp_path)
 
 
 def test_what_changes_no_result_may_change(tmp_path):
-    overrides = [
-        "algo=grpo",
-        "task=mini",
-        "steps=9",
-        "eval.every=0",
-        "logger=wandb",
-        "sandbox=docker",
-        "output_dir=there",
-    ]
-    config = composition.resumed_config(kept(tmp_path), [*overrides, "train.micro_batch=8"])
+    same = ["algo=grpo", "task=mini"]
+    other = ["steps=9", "eval.every=0", "logger=wandb", "sandbox=docker", "output_dir=there"]
+    given = [*same, *other, "train.micro_batch=8"]
+    config = composition.resumed_config(kept(tmp_path), given)
     assert (config.steps, config.eval.every, config.train.micro_batch) == (9, 0, 8)
     assert (config.logger.wandb.project, config.sandbox.kind) == ("spo-bench", "docker")
 

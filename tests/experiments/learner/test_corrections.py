@@ -8,13 +8,7 @@ import torch
 
 from algorithms.ppo import PPO
 from tests.compose import options_of
-from tests.experiments.learner.learning import (
-    ALGORITHMS,
-    GROUP,
-    REWARDS,
-    learner_of,
-    samples_from,
-)
+from tests.experiments.learner.learning import ALGORITHMS, GROUP, REWARDS, learner_of, samples_from
 
 
 def shifted(samples, nats):

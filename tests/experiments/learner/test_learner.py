@@ -15,13 +15,7 @@ from experiments.errors import UserError
 from experiments.learner.batching import micro_batches, pack
 from experiments.learner.modules import learning_rate_factor
 from tests.compose import options_of, train_config
-from tests.experiments.learner.learning import (
-    ALGORITHMS,
-    GROUP,
-    REWARDS,
-    learner_of,
-    samples_from,
-)
+from tests.experiments.learner.learning import ALGORITHMS, GROUP, REWARDS, learner_of, samples_from
 
 
 @pytest.mark.parametrize("name", ["spo", "ppo-separate", "ppo-shared", "grpo"])

@@ -11,12 +11,7 @@ import algorithms
 from experiments.learner.modules import WINDOW, Float32AdamW, NormClipping, parameter_groups
 from experiments.policy.policy import Policy
 from tests.compose import train_config
-from tests.experiments.learner.learning import (
-    GROUP,
-    REWARDS,
-    learner_of,
-    samples_from,
-)
+from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
 
 
 def twins(dtype):

@@ -57,12 +57,9 @@ def test_a_test_that_sleeps_is_at_its_limit_and_this_is_certain(clock):
     assert clock.run(1.75, t1=0.0) == 0.25
     assert clock.run(0.25) <= 0
     assert not clock.starved()
-    assert clock.report(0.1, killed=True) == {
-        "lost_s": 0.0,
-        "idle_s": pytest.approx(1.9),
-        "accounted": True,
-        "late": False,
-    }
+    report = clock.report(0.1, killed=True)
+    assert report.pop("idle_s") == pytest.approx(1.9)
+    assert report == {"lost_s": 0.0, "accounted": True, "late": False}
 
 
 def test_time_without_a_core_is_not_its_own(clock):
