@@ -128,7 +128,7 @@ sandbox-image: $(READY) ## the sandbox's Docker image, from this environment's o
 doctor: $(READY) ## what this machine can do for the sandbox
 	$(PY) -m envs.sandbox.doctor
 
-bench: $(or $(wildcard $(VLLM_READY)),$(READY)) ## measure side by side (which=judge, step, generate or scaling; ARGS="model=NAME", "against=COMMIT")
+bench: $(or $(wildcard $(VLLM_READY)),$(READY)) ## measure side by side (which=judge, step or generate; ARGS="model=NAME", "against=COMMIT")
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.$(which) $(ARGS)
 
 gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## what only a GPU can show, two minutes on an H200 (ARGS=small=true: a trial anywhere)

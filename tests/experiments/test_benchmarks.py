@@ -3,11 +3,8 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
-import pytest
-
-from experiments.benchmarks import common, gpu_check, judge, scaling
+from experiments.benchmarks import common, gpu_check, judge
 
 
 def test_cases_take_turns_and_ratios_are_taken_within_a_round(capsys):
@@ -36,21 +33,3 @@ def test_the_made_programs_get_the_verdicts_of_their_labels():
     command = [sys.executable, "-c", judge.PROBE, "embedded"]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["96"]
-
-
-SERIAL = scaling.Loop(scaling.Time(3), scaling.Time(3), scaling.Time(1))
-
-
-@pytest.mark.parametrize(
-    ("loop", "seconds", "lag"),
-    [
-        (SERIAL, 7, 0),  # all in turn
-        (replace(SERIAL, lag=1), 4, 1),  # the learner and the sync are the bottleneck
-        (replace(SERIAL, pieces=4), 3 * 3 + 7, 0),  # one slot
-        (replace(SERIAL, pieces=4, slots=4), 7, 0),
-    ],
-)
-def test_a_loop_of_fixed_times_takes_what_can_be_added_up_by_hand(loop, seconds, lag):
-    simulated = scaling.Simulation(loop).run(20)
-    assert simulated.step_s == pytest.approx(seconds)
-    assert simulated.lags[-1] == lag
