@@ -408,7 +408,7 @@ def sections(found: pd.DataFrame, facts: Sequence[Sequence[str]], overrides: str
     yield markdown_table(["policy", "steps", "accepted in its batches"], facts)
 
 
-def _number(value: float) -> str:
+def _number(value: Any) -> str:
     return "–" if math.isnan(value) else f"{value:.2f}".replace("-", "−")
 
 
