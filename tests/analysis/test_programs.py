@@ -81,11 +81,10 @@ print(" ".join(solve("a bb bb ccc ccc".split())))
 
 
 LONG = "print(1)\n" * (MAX_CHARS // 9)
+BROKEN = ["print(", "x = \0", "(" * 5000, "-" * 100_000 + "1", LONG + "print(1)\n"]
 
 
-@pytest.mark.parametrize(
-    "program", ["print(", "x = \0", "(" * 5000, "-" * 100_000 + "1", LONG + "print(1)\n"]
-)
+@pytest.mark.parametrize("program", BROKEN)
 def test_what_cannot_be_parsed_or_is_too_long_has_no_form(program):
     assert normal_form(program) is None
     assert normal_form(LONG) is not None
