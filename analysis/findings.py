@@ -130,7 +130,7 @@ def _on_metric(experiment: Experiment, metric: str) -> list[str]:
     alike = [label for label in minus_best if label not in behind]
     second = minus_best[order[1]]
     gap = f"{format_difference(second.reversed())} over {named[order[1]]}"
-    gap += ", significant" if second.separated else ", not significant"
+    gap += f", {'' if second.separated else 'not '}significant among {len(pairs)} pairs"
     test = f"5 % level, Holm's correction for {len(pairs)} pairs"
     statements = [
         f"{best} leads with {means[best]:.3f}, {gap}; significantly above {len(behind)} of "
