@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from analysis.budgets import smoothing_window
 from analysis.crossing import crossing_table
 from analysis.curve_fits import CurveFit, curve_fits
 from analysis.front import front_differences
-from analysis.groups import EvaluatedModel, Group, common_ks, evaluated_models, group_runs
+from analysis.groups import EvaluatedModel, Group, base_key, common_ks, evaluated_models, group_runs
 from analysis.metrics import reported_metrics
 from analysis.programs import precompute_normal_forms
 from analysis.runs import Contrast, PackedStudy, Run, RunError, contrasts_of, is_packed, load_run
@@ -29,6 +29,7 @@ class Plan(NamedTuple):
 
     margin: float | None = None  # a difference in pass@k of at most this does not matter
     control: str | None = None  # the label of the group that each other one is compared with
+    presets: Mapping[str, Sequence[str]] | None = None  # name → labels that the page shows at once
 
 
 UNPLANNED = Plan()
@@ -62,6 +63,13 @@ class Experiment:
             comparisons.contrast_tests([*pairs, *self.interactions], self.named_contrasts),
         )
         return comparisons.with_equality(pairs, self.plan.margin)
+
+    @cached_property
+    def starts(self) -> dict[str, str]:
+        """The label of each trained model → that of its base, if this was evaluated."""
+        bases = {base_key(base.runs[0]): base.label for base in self.bases}
+        keys = {model.label: base_key(model.runs[0]) for model in self.trained}
+        return {label: bases[key] for label, key in keys.items() if key in bases}
 
     @cached_property
     def against_control(self) -> list[comparisons.PairedDifference]:
@@ -144,8 +152,7 @@ def read_experiment(
             if is_packed(path):
                 packed = PackedStudy(path)
                 runs += packed.runs.values()
-                margin, control = (packed.study.get(key) for key in Plan._fields)
-                plan = Plan(plan.margin or margin, plan.control or control)
+                plan = Plan(**{k: getattr(plan, k) or packed.study.get(k) for k in Plan._fields})
             else:
                 runs.append(load_run(path))
         except RunError as error:

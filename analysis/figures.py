@@ -4,14 +4,19 @@ Drawn here rather than by matplotlib, whose panel of twelve curves with bands to
 a page of a hundred panels would be over 4 MB. Each group has a colour, a marker and a dash, the
 same in all figures. On the page the style sheet replaces the colours, so that they follow dark
 mode. A point's title has its values. Titles and captions stand in the page's template.
+
+A group's colour says its algorithm, its marker where training started, and its dash tells variants
+apart. A hollow point is a mean over few problems, which has no interval to speak of.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +24,15 @@ import pandas as pd
 
 from analysis.budgets import TRAINING_METRICS, X_AXES, thinned
 from analysis.curve_fits import TAIL, CurveFit
-from analysis.metrics import DISTINCT, TITLES
+from analysis.experiment import Experiment
+from analysis.findings import FEW_PROBLEMS, headline_metrics
+from analysis.groups import spoken
+from analysis.metrics import DISTINCT, TITLES, scores_by_step
 from analysis.rendering import TimeUnit, fitting_unit
 
-MOST_DRAWN = 12  # groups; more lines than that cannot be distinguished
-MOST_POINTS = 120  # of a line; a longer one is thinned evenly
+MOST_POINTS = 60  # of a line; a longer one is thinned evenly
 MOST_MARKERS = 24  # points of a line, up to which each has a marker
-MOST_BANDS = 6  # groups with an interval in a panel; the edges of more hide the lines
+MOST_BANDS = 6  # series with bands in a figure of its own, where none can be hidden
 MEAN = ("mean", "low", "high")
 TABLES = ("table", "training", "curve", "pass_at_k", "turn_curve")  # that figures are made of
 ABOVE_ONE = 1.02  # the end of an axis of shares
@@ -39,7 +46,9 @@ AXES = {  # budget → the words for choosing it, and the axis title
     "pass@1": ("pass@1: the front", "pass@1 along training"),
 }
 COLOURS = ("#0072b2", "#d55e00", "#00875f", "#b8548f", "#2a8fc4", "#b07800")
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "14 4", "4 2 1 2")
+OF_PAGE = 10  # colours g0, g1, … of its style sheet
+PLACES = {"spo": 0, "ppo": 1, "grpo": 2, "rloo": 3, "sft": 5, "raft": 6}  # others: what is free
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "14 4", "4 2 1 2", "1 2", "12 2 2 2 2 2")
 MARKERS = (  # paths around 0, 0, about 10 wide
     "M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0z",
     "M-4,-4h8v8h-8z",
@@ -48,11 +57,10 @@ MARKERS = (  # paths around 0, 0, about 10 wide
     "M0,5.2L4.9,-3.8H-4.9z",
     "M-1.6,-5h3.2v3.4H5v3.2H1.6V5h-3.2V1.6H-5v-3.2h3.4z",
 )
-CROSS = "M-4.6,-3L-3,-4.6L0,-1.6L3,-4.6L4.6,-3L1.6,0L4.6,3L3,4.6L0,1.6L-3,4.6L-4.6,3L-1.6,0z"
 
 
 class Style(NamedTuple):
-    """A group's look in every figure; the page's style sheet has a colour for the name."""
+    """A group's look; on the page the style sheet has a colour for the name."""
 
     name: str
     colour: str
@@ -89,6 +97,7 @@ class Series:
     x_high: np.ndarray | None = None
     line: bool = True
     markers: bool = True
+    hollow: np.ndarray | None = None  # (n,), which points are over few problems
 
 
 class Axis(NamedTuple):
@@ -162,11 +171,6 @@ def axis_range(values: Iterable[np.ndarray | None]) -> tuple[float, float]:
     return low, high + 0.04 * (high - low) if high > low else low + 1.0
 
 
-def share_top(values: pd.Series) -> float:
-    """Return the end of an axis of shares: slightly above the greatest value, hardly above 1."""
-    return min(axis_range([values.to_numpy(float)])[1], ABOVE_ONE)
-
-
 def short_number(value: float) -> str:
     """Return 0.25, 12, 300k, 1.5M or 2E (1e18)."""
     for size, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -205,24 +209,24 @@ def draw_panel(
         f'<text {text} x="{LEFT + width / 2}" y="{size.height - 8}" '
         f'text-anchor="middle">{escape(x.title)}</text>'
     )
-    with_bands = len({one.label for one in series}) <= MOST_BANDS
     for one in series:
         style = styles[one.label]
         known = np.isfinite(one.x) & np.isfinite(one.y)
         points = place(one.x[known], one.y[known])
         dash = f' stroke-dasharray="{style.dash}"' if style.dash else ""
         stroke = f'fill="none" stroke="currentColor"{dash}'
-        label = escape(one.label)
-        parts.append(f'<g class="series {style.name}" data-group="{label}" color="{style.colour}">')
+        label = escape(spoken(one.label))
+        opened = f'<g class="series {style.name}" data-group="{escape(one.label)}"'
+        parts.append(f'{opened} color="{style.colour}">')
         if one.low is not None and one.high is not None:
-            ends = known & np.isfinite(one.low) & np.isfinite(one.high)
-            low, high = place(one.x[ends], one.low[ends]), place(one.x[ends], one.high[ends])
+            at = known & np.isfinite(one.low) & np.isfinite(one.high)
+            low, high = place(one.x[at], one.low[at]), place(one.x[at], one.high[at])
             if one.x_low is not None and one.x_high is not None:
-                left, right = (place(v[ends], one.y[ends]) for v in (one.x_low, one.x_high))
+                left, right = (place(v[at], one.y[at]) for v in (one.x_low, one.x_high))
                 bars = "".join(map(_path, [*zip(low, high, strict=True)]))
                 bars += "".join(map(_path, [*zip(left, right, strict=True)]))
                 parts.append(f'<path class="bar" {stroke} d="{bars}"/>')
-            elif len(low) > 1 and with_bands and (one.low[ends] != one.high[ends]).any():
+            elif len(low) > 1 and (one.low[at] != one.high[at]).any():
                 band = _path([*high, *low[::-1]])
                 parts.append(f'<path class="band" opacity=".55" {stroke} d="{band}z"/>')
         if one.line and len(points) > 1:
@@ -230,9 +234,16 @@ def draw_panel(
         if len(points) == 1 or (one.markers and len(points) <= MOST_MARKERS):
             for i, (across, up) in zip(np.flatnonzero(known), points, strict=True):
                 said = f"{label}: {y.title} {one.y[i]:.4g} at {x.label(one.x[i])}"
+                hollow = " hollow" if one.hollow is not None and one.hollow[i] else ""
                 parts.append(
-                    f'<path class="marker" fill="currentColor" d="{style.marker}" '
+                    f'<path class="marker{hollow}" fill="currentColor" d="{style.marker}" '
                     f'transform="translate({across:.1f},{up:.1f})"><title>{said}</title></path>'
+                )
+            if not one.line:
+                end = across > LEFT + width / 2
+                parts.append(
+                    f'<text class="end" x="{across + (-8 if end else 8):.1f}" y="{up + 4:.1f}" '
+                    f'text-anchor="{"end" if end else "start"}">{label}</text>'
                 )
         parts.append("</g>")
     return Panel({one.label for one in series}, title, "".join(parts), size)
@@ -247,6 +258,8 @@ def legend_panel(
         name: Style("", COLOURS[i % len(COLOURS)], MARKERS[0], DASHES[i % len(DASHES)])
         for i, name in enumerate(names)
     }
+    if len(names) > MOST_BANDS:
+        series = [replace(one, low=None) for one in series]
     panel = draw_panel(title, x, y, series, styles)
     texts = "".join(
         f'<text x="{names_at}" y="{30 + 17 * i}" font-size="12.5" '
@@ -281,7 +294,7 @@ def line_panel(
 
 
 def lines(
-    table: pd.DataFrame, x: str, columns: Sequence[str], markers: bool = True
+    table: pd.DataFrame, x: str, columns: Sequence[str], markers: bool = True, line: bool = True
 ) -> list[Series]:
     """Return a series per label; `columns`: of the values and of the ends of their intervals."""
     found = []
@@ -289,8 +302,12 @@ def lines(
         part = part.iloc[thinned(len(part), MOST_POINTS)]
         y, low, high, *across = (part[name].to_numpy(float) for name in columns)
         x_low, x_high = across or (None, None)
-        ends = low, high, x_low, x_high
-        found.append(Series(str(label), part[x].to_numpy(float), y, *ends, markers=markers))
+        hollow = None
+        if (problems := f"{columns[0]}_problems") in part:
+            hollow = part[problems].to_numpy() < FEW_PROBLEMS
+            low, high = np.where(hollow, np.nan, low), np.where(hollow, np.nan, high)
+        one = Series(str(label), part[x].to_numpy(float), y, low, high, x_low, x_high)
+        found.append(replace(one, line=line, markers=markers, hollow=hollow))
     return found
 
 
@@ -302,55 +319,84 @@ def with_ends(name: str) -> tuple[str, str, str]:
 # Figures.
 
 
-def group_styles(results: pd.DataFrame, ks: Sequence[int]) -> Styles:
-    """Return the style of each group to draw: of many, the MOST_DRAWN with the best pass@k."""
-    trained = results[results["step"] > 0]
-    best = set(trained.nlargest(MOST_DRAWN, f"pass@{ks[0]}")["label"])
-    styles = {}
-    for i, label in enumerate(label for label in trained["label"] if label in best):
-        place, turn = i % len(COLOURS), i + i // len(COLOURS)
-        marker, dash = MARKERS[turn % len(MARKERS)], DASHES[turn % len(DASHES)]
-        styles[label] = Style(f"g{place}", COLOURS[place], marker, dash)
-    bases = sorted(results.loc[results["step"] == 0, "label"][:3])
-    return styles | dict.fromkeys(bases, Style("base", "#5b5b5b", CROSS, "4 4"))
+def group_styles(experiment: Experiment) -> Styles:
+    """Return the style of each base and group: colour, marker and dash."""
+    algorithms = sorted({model.runs[0].algo for model in experiment.trained})
+    free = cycle(i for i in range(OF_PAGE) if i not in map(PLACES.get, algorithms))
+    places = {name: PLACES[name] if name in PLACES else next(free) for name in algorithms}
+    starts = zip(experiment.bases, cycle(MARKERS), strict=False)
+    styles = {base.label: Style("base", "", marker, "4 4") for base, marker in starts}
+    alike: Counter[tuple[int, str]] = Counter()
+    for model in experiment.trained:
+        start = styles.get(experiment.starts.get(model.label, ""))
+        look = places[model.runs[0].algo], start.marker if start else MARKERS[0]
+        styles[model.label] = Style(f"g{look[0]}", "", look[1], DASHES[alike[look] % len(DASHES)])
+        alike[look] += 1
+    return styles
 
 
 def draw_figures(
-    tables: Mapping[str, pd.DataFrame], fits: Sequence[CurveFit], ks: Sequence[int], window: int
+    experiment: Experiment, tables: Mapping[str, pd.DataFrame]
 ) -> tuple[Styles, list[Figure]]:
-    """Return the style of each group that is drawn, and the figures that have a panel.
-
-    `window`: the steps over which training.csv is averaged.
-    """
-    styles = group_styles(tables["table.csv"], ks)
+    """Return the style of each group, and the figures that have a panel."""
+    styles, ks, window = group_styles(experiment), experiment.ks, experiment.window
     results, training, curve, pass_at_k, turns = (
         table[table["label"].isin(list(styles))] if len(table) else table
         for table in (tables[f"{name}.csv"] for name in TABLES)
     )
+    curve = _with_problems(curve, experiment)
     choices = {
-        "headline": [("", headline_panels(results, ks, styles))],
+        "headline": headline_choices(results, curve, ks, styles),
         "learning": learning_choices(training, curve, styles, window),
         "training": training_choices(training, styles),
         "pass_at_k": [("", pass_at_k_panels(pass_at_k, styles))],
-        "fits": fit_choices(fits, styles),
+        "fits": fit_choices(experiment.fits, styles),
         "turns": turn_choices(turns, styles),
     }
-    kept = {name: [(x, panels) for x, panels in of if panels] for name, of in choices.items()}
+    kept = {n: [one for one in of if one[1] or n == "headline"] for n, of in choices.items()}
     return styles, [Figure(name, of) for name, of in kept.items() if of]
 
 
-def headline_panels(results: pd.DataFrame, ks: Sequence[int], styles: Styles) -> list[Panel]:
-    """Draw pass@1 against pass@k and against diversity, a point per group."""
-    x, panels = f"pass@{ks[0]}", []
-    rows = results[results[x].notna()]
-    for y in [name for name in (f"pass@{ks[-1]}", DISTINCT) if name != x and len(rows)]:
-        part = rows[rows[y].notna()]
-        across, up = (
-            Axis(TITLES.get(name, name), 0, share_top(part[f"{name}_high"])) for name in (x, y)
-        )
-        if series := lines(part, x, (*with_ends(y), *with_ends(x)[1:])):
-            panels.append(draw_panel(f"{up.title} against {x}", across, up, series, styles))
-    return panels
+def _with_problems(curve: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Add the problems that the diversity of each evaluation is over, mean over seeds."""
+    name = f"{DISTINCT}_problems"
+    rows = [
+        (group.label, step, problems)
+        for group in experiment.groups
+        for run in group.runs
+        if (grid := scores_by_step(run, experiment.ks).get(DISTINCT))
+        for step, problems in zip(grid.seeds, (grid.weights > 0).sum(axis=1), strict=True)
+    ]
+    counts = pd.DataFrame(rows, columns=["label", "step", name]).groupby(["label", "step"])
+    found, places = counts[name].mean().to_dict(), zip(curve["label"], curve["step"], strict=True)
+    return curve.assign(**{name: [found.get(place, 0.0) for place in places]})
+
+
+def headline_choices(
+    results: pd.DataFrame, curve: pd.DataFrame, ks: Sequence[int], styles: Styles
+) -> Choices:
+    """Draw what stands beside the forest plot of each metric: the front of pass@k, or diversity."""
+    first, last, choices = f"pass@{ks[0]}", f"pass@{ks[-1]}", []
+    for metric in headline_metrics(ks):
+        y = metric if metric != first else last
+        drawn = y != first and results[y].notna().any()
+        choices.append((metric, [front_panel(results, curve, first, y, styles)] if drawn else []))
+    return choices
+
+
+def front_panel(
+    results: pd.DataFrame, curve: pd.DataFrame, x: str, y: str, styles: Styles
+) -> Panel:
+    """Draw y over pass@1: a line along training, and a point at its end."""
+    results = results.dropna(subset=[x, y])
+    curve = curve.dropna(subset=[x, y]) if {x, y} <= set(curve) else curve[:0]
+    paths = [replace(one, low=None) for one in lines(curve, x, with_ends(y), markers=False)]
+    points = lines(results, x, (*with_ends(y), *with_ends(x)[1:]), line=False)
+    series = [*paths, *points]
+    across = Axis(x, *axis_range([one.x for one in series] + [one.x_high for one in points]))
+    highest = axis_range([one.y for one in series] + [one.high for one in points])[1]
+    up = Axis(TITLES.get(y, y), 0, min(highest, ABOVE_ONE))
+    return draw_panel(f"{up.title} against {x}", across, up, series, styles)
 
 
 def learning_choices(
@@ -400,7 +446,7 @@ def pass_at_k_panels(table: pd.DataFrame, styles: Styles) -> list[Panel]:
         table = table[np.log2(table["k"]) % 1 == 0]
     table = table.assign(tries=np.log2(table["k"].astype(float)))
     x = Axis("k, programs per problem", -0.1, table["tries"].max() + 0.1, True, doubling=True)
-    y = Axis("pass@k", 0, share_top(table["high"]))
+    y = Axis("pass@k", 0, min(axis_range([table["high"].to_numpy()])[1], ABOVE_ONE))
     series, title = lines(table, "tries", MEAN), "pass@k: at least one of k programs is right"
     return [draw_panel(title, x, y, series, styles)] if series else []
 

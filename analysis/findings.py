@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +21,15 @@ from analysis.budgets import BUDGET_TITLES, final_budget
 from analysis.comparisons import PairedDifference
 from analysis.crossing import crossing_statement
 from analysis.experiment import Experiment
-from analysis.groups import EvaluatedModel, Group, as_text, common_problems, join_names
+from analysis.groups import EvaluatedModel, Group, as_text, common_problems, join_names, spoken
 from analysis.intervals import smallest_difference
-from analysis.metrics import DISTINCT, TITLES
+from analysis.metrics import AT_EQUAL, DISTINCT, TITLES
 from analysis.runs import Run
 from analysis.turns import turn_limit
 
 MANY_TRIES = 64  # from which a finding says where the base passes
 MOST_NAMED = 15  # groups or pairs in a statement; the tables have all
+MOST_LISTED = 3  # changes that a sentence lists; of more it has the least and the greatest
 ONE_TRAINING = (
     "No two groups share two seeds, so differences between algorithms cannot be separated from "
     "training randomness, and nothing is tested."
@@ -45,29 +49,72 @@ def headline_metrics(ks: Sequence[int]) -> list[str]:
 
 
 def findings(experiment: Experiment) -> list[Finding]:
-    """Return the findings on each metric; with a single group, its change from the base."""
+    """Return the answer in a few sentences, then what else is found on each metric.
+
+    The answer says who leads at the least and at the greatest k, and whether training helped.
+    """
     trained, metrics = experiment.trained, headline_metrics(experiment.ks)
-    if len(trained) == 1:
-        changes = [
-            f"{TITLES.get(metric, metric)} {before:.3f} → {after:.3f}"
-            for metric in metrics
-            if len(experiment.bases) == 1
-            and not math.isnan(before := comparisons.mean_score(experiment.bases[0], metric))
-            and not math.isnan(after := comparisons.mean_score(trained[0], metric))
-        ]
-        change = f" From the base to the end: {', '.join(changes)}." if changes else ""
-        only = f"Only {trained[0].label} was trained here, so there is nothing to compare it with."
-        return [Finding("", [only + change])]
     tries = experiment.crossings[experiment.crossings["most"] >= MANY_TRIES]
     wide = [Finding("More tries", said) for said in [crossing_statement(tries, MOST_NAMED)] if said]
+    shares = [metric for metric in metrics if metric != DISTINCT]
+    changes = [said for said in [training_statement(experiment, shares)] if said]
+    if len(trained) == 1:
+        only = f"Only {trained[0].label} was trained here, so there is nothing to compare it with."
+        return [Finding("", [only, *changes])]
     if not trained or max(pair.seeds for pair in experiment.pairs) < 2:
-        return [Finding("", [ONE_TRAINING])] if trained else []
-    found = [Finding(TITLES.get(m, m), _on_metric(experiment, m)) for m in metrics]
-    return [finding for finding in found if finding.statements] + wide
+        return [Finding("", [ONE_TRAINING, *changes])] if trained else []
+    found = [(metric, _on_metric(experiment, metric)) for metric in metrics]
+    leads = [f"{TITLES.get(m, m)}: {said[0]}" for m, said in found if said and m in shares]
+    more = [Finding(TITLES.get(m, m), said[m in shares :]) for m, said in found]
+    more += [Finding(f"{m}{AT_EQUAL}", _on_front(experiment, m + AT_EQUAL)) for m in shares[1:]]
+    every = [Finding("", leads + changes), *more, *wide]
+    return [finding for finding in every if finding.statements]
+
+
+def training_statement(experiment: Experiment, metrics: Sequence[str]) -> str:
+    """Say in how many groups training changed each metric, and by how much; "" without a base."""
+    gains = {metric: gains_over_base(experiment, metric) for metric in metrics}
+    tested = any(not math.isnan(one.adjusted_p) for of in gains.values() for one in of)
+    helped, parts = False, []
+    for metric, sign in ((metric, sign) for metric in metrics for sign in (1, -1)):
+        moved = [one for one in gains[metric] if one.separated or not tested]
+        by_size = sorted((sign * one.difference.mean, one.a) for one in moved)
+        sizes = [f"{'+' if sign > 0 else '−'}{size:.3f} ({a})" for size, a in by_size if size > 0]
+        if sizes:
+            helped |= sign > 0
+            by = join_names(sizes) if len(sizes) <= MOST_LISTED else f"{sizes[0]} to {sizes[-1]}"
+            parts.append(f"{metric} by {by} in {len(sizes)} of {len(gains[metric])} groups")
+    how = "significant changes" if tested else "one seed, not tested"
+    start = f"Training {'helped' if helped else 'did not help'}, {how}: "
+    return f"{start}{'; '.join(parts or ['none'])}." if any(gains.values()) else ""
+
+
+def gains_over_base(experiment: Experiment, metric: str) -> list[PairedDifference]:
+    """Return trained - base for each model that has a base; p-values by Holm's correction."""
+    gains: list[PairedDifference] = []
+    for base in experiment.bases:
+        of = [m for m in experiment.trained if experiment.starts.get(m.label) == base.label]
+        pairs = comparisons.paired_differences([base, *of], [metric])
+        gains += [pair.reversed() for pair in pairs if pair.a == base.label]
+    gains = [gain for gain in gains if not math.isnan(gain.difference.mean)]
+    adjusted = comparisons.holm(comparisons.p_values(gains))
+    return [replace(gain, adjusted_p=p) for gain, p in zip(gains, adjusted, strict=True)]
+
+
+def _on_front(experiment: Experiment, metric: str) -> list[str]:
+    """State the decided contrasts and the separated pairs at equal pass@1; [] if there are none."""
+    pairs = [pair for pair in experiment.pairs if pair.metric == metric]
+    contrasts = [one for one in experiment.contrasts if one.pair.metric == metric]
+    decided = any(one.answer != comparisons.UNDECIDED for one in contrasts)
+    wins = [p if p.difference.mean > 0 else p.reversed() for p in pairs if p.separated]
+    by_winner = groupby(sorted(wins, key=attrgetter("a")), attrgetter("a"))
+    said = [f"{best} above {join_names([pair.b for pair in of])}" for best, of in by_winner]
+    above = f"Significant among {len(pairs)} pairs with a range in common: {'; '.join(said)}."
+    return (contrast_statements(contrasts) if decided else []) + ([above] if said else [])
 
 
 def _on_metric(experiment: Experiment, metric: str) -> list[str]:
-    """State who leads, who is behind or not, what was named ahead, letters and power."""
+    """State who leads, who is behind or not, what was named ahead, and power."""
     pairs = [pair for pair in experiment.pairs if pair.metric == metric]
     tiers = comparisons.tier_table(experiment.trained, pairs)
     order = list(tiers["label"])
@@ -82,26 +129,24 @@ def _on_metric(experiment: Experiment, metric: str) -> list[str]:
     behind = [x for x, pair in minus_best.items() if pair.separated and pair.difference.mean < 0]
     alike = [label for label in minus_best if label not in behind]
     second = minus_best[order[1]]
+    gap = f"{format_difference(second.reversed())} over {named[order[1]]}"
+    gap += f", {'' if second.separated else 'not '}significant among {len(pairs)} pairs"
+    test = f"5 % level, Holm's correction for {len(pairs)} pairs"
     statements = [
-        f"Highest mean over {second.seeds} seeds and {second.problems} problems: {named[best]}. "
-        f"Next is {named[order[1]]}, difference {format_difference(second)}."
+        f"{best} leads with {means[best]:.3f}, {gap}; significantly above {len(behind)} of "
+        f"the {len(others)} others.",
+        f"Means over {second.seeds} seeds and {second.problems} problems.",
     ]
     if behind:
-        test = f"5 % level, Holm's correction for {len(pairs)} pairs"
         below = join_names([named[label] for label in behind], MOST_NAMED)
         statements.append(f"Significantly below {best} ({test}): {below}.")
     if alike:
         listed = join_names([named[label] for label in alike], MOST_NAMED)
         statements.append(f"No significant difference from {best}: {listed}.")
     if known := [named[m.label] for m in experiment.bases if not math.isnan(means[m.label])]:
-        statements.append(f"Before training: {join_names(known)}.")
+        statements.append(f"Before training: {join_names(map(spoken, known))}.")
     statements += contrast_statements([c for c in experiment.contrasts if c.pair.metric == metric])
     statements += control_statements([d for d in experiment.against_control if d.metric == metric])
-    separated = [(pair.a, pair.b) for pair in pairs if pair.separated]
-    if 2 < len(order) <= MOST_NAMED and separated:
-        shown = comparisons.letters(order, separated).items()
-        listed = ", ".join(f"{label} {its}" for label, its in shown)
-        statements.append(f"Groups that share a letter do not differ significantly: {listed}.")
     statements += equality_statements(pairs)
     open_pairs = (pair for pair in pairs if not pair.separated and pair.seeds > 1)
     smallest = [float(smallest_difference(pair.estimate)) for pair in open_pairs]
@@ -267,10 +312,7 @@ def _left_out(groups: Sequence[Group]) -> Iterator[str]:
 
 def _training(groups: Sequence[Group]) -> Iterator[str]:
     """What the algorithm learned from: other policies, nothing, given or tuned settings."""
-    tuned: dict[str, list[str]] = {}
     for group in groups:
-        tuning = str(group.runs[0].config.get("tuned") or "given settings")
-        tuned.setdefault(tuning.partition(", table ")[0], []).append(group.label)
         if mismatched := [run.name for run in group.runs if _is_mismatched(run)]:
             yield (
                 f"{group.label}: in {join_names(mismatched)} the engine's log-probs differ from "
@@ -282,9 +324,22 @@ def _training(groups: Sequence[Group]) -> Iterator[str]:
                 f"{group.label} learned from samples of other policies; judging them is charged, "
                 "but generating them and training those policies is not."
             )
-    if len(tuned) > 1:
-        how = "; ".join(f"{join_names(of)} by {words}" for words, of in sorted(tuned.items()))
-        yield f"Tuned differently: {how}."
+    if len(ways := tuning_ways(groups)) > 1:
+        first: dict[str, list[str]] = {}
+        for stages, labels in ways.items():
+            first.setdefault(stages[0].partition(" (")[0], []).extend(labels)
+        how = "; ".join(f"{join_names(of)} by {words}" for words, of in first.items())
+        yield f"Tuned differently; the first stage: {how}."
+
+
+def tuning_ways(groups: Sequence[Group]) -> dict[tuple[str, ...], list[str]]:
+    """Return the stages of each way of tuning, such as "32 trials (steps=40)" → its groups."""
+    ways: dict[tuple[str, ...], list[str]] = {}
+    for group in groups:
+        tuned = str(group.runs[0].config.get("tuned") or "given settings")
+        stages = tuple(tuned.partition(", table ")[0].split(", "))
+        ways.setdefault(stages, []).append(group.label)
+    return dict(sorted(ways.items()))
 
 
 def _is_mismatched(run: Run) -> bool:

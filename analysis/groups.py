@@ -422,8 +422,7 @@ def _base_evaluations(groups: Sequence[Group]) -> list[tuple[str, int, tuple[Run
     bases: dict[str, tuple[Settings, dict[int | None, Run]]] = {}
     for run in (run for group in groups for run in group.runs if 0 in run.evaluated_steps):
         settings = base_settings(run)
-        key = canonical_json({name: canonical_json(value) for name, value in settings.items()})
-        by_seed = bases.setdefault(key, (settings, {}))[1]
+        by_seed = bases.setdefault(base_key(run), (settings, {}))[1]
         known = by_seed.get(run.seed)
         # Of runs that share a base's samples, one with all further temperatures stands for them.
         if not known or len(known.further_evaluations(0)) <= len(run.further_evaluations(0)):
@@ -456,6 +455,17 @@ def base_settings(run: Run) -> Settings:
     if turns is not None or configured.get("eval.turns") is not None:
         configured["eval.turns"] = configured.get("eval.turns") or turns
     return configured | dict(leaves(judge))
+
+
+def base_key(run: Run) -> str:
+    """Return a text that is equal for runs with the same base."""
+    settings = base_settings(run)
+    return canonical_json({name: canonical_json(value) for name, value in settings.items()})
+
+
+def spoken(label: str) -> str:
+    """Return a label for readers: "base name=nano" is "base nano"."""
+    return label.replace("base name=", "base ", 1) if label.startswith("base name=") else label
 
 
 def common_ks(runs: Sequence[Run]) -> tuple[tuple[int, ...], list[str]]:

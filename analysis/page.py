@@ -24,10 +24,11 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from analysis import rendering
+from analysis.budgets import AREA
 from analysis.experiment import Experiment
-from analysis.figures import MOST_DRAWN, draw_figures
-from analysis.findings import caveats, difference_matrix, findings, headline_metrics
-from analysis.groups import NOTHING, differing_settings, shared_facts
+from analysis.figures import draw_figures
+from analysis.findings import caveats, difference_matrix, findings, headline_metrics, tuning_ways
+from analysis.groups import NOTHING, differing_settings, shared_facts, spoken
 from analysis.metrics import TITLES, reported_metrics
 from analysis.programs import normal_form, precompute_normal_forms
 from analysis.rendering import Section
@@ -72,7 +73,7 @@ def matrix_data(experiment: Experiment) -> dict[str, Any]:
     counts = [by_problem.reindex(names, fill_value=0) for by_problem in counts]
     difficulty = {k: v for model in experiment.models for k, v in model.difficulties.items()}
     return {
-        "columns": [model.label for model in experiment.models],
+        "columns": [spoken(model.label) for model in experiment.models],
         "bases": [model.is_base for model in experiment.models],
         "problems": names,
         "difficulty": [difficulty.get(name, "") for name in names],
@@ -97,8 +98,8 @@ def explorer_data(experiment: Experiment, page_share: float = 1.0) -> tuple[dict
             break
     if (forms, characters) != LIMITS[0]:
         notes.append(
-            f"Of each model and problem the {forms} most frequent forms are shown, and rarer ones "
-            f"counted; programs are cut after {characters:,} characters."
+            f"Of each model and problem the {forms} most frequent programs are shown, and rarer "
+            f"ones counted; programs are cut after {characters:,} characters."
         )
     return data, " ".join(notes)
 
@@ -220,6 +221,10 @@ def _explorer(
 
 WEB = Path(__file__).parent / "web"
 MOST_IN_MATRIX = 30  # groups up to which differences are shown as a matrix
+OFF_POLICY = (  # settings by which a group learns from older weights or from other runs
+    "setting == 'train.lag' and value != '0' or setting == 'train.sync_every' and value != '1' or "
+    "setting in ('replay.from_runs', 'replay.files') and value not in ('[]', 'null')"
+)
 INTERVALS_IN_MATRIX = 8  # groups up to which a matrix has room for intervals
 
 
@@ -255,19 +260,19 @@ def _context(experiment: Experiment, section: Section) -> dict[str, Any]:
     """Return what the template shows beside the section's tables: settings, fits and figures."""
     settings = differing_settings(experiment.groups).reset_index()
     context: dict[str, Any] = {
+        "presets": experiment.plan.presets or {},
+        "starts": experiment.starts,
+        "off_policy": list(section.tables["settings.csv"].query(OFF_POLICY)["group"].unique()),
         "packed_study": experiment.packed,
-        "groups": len(experiment.groups),
         "facts": shared_facts(experiment.groups),
         "settings": (list(settings), settings.to_numpy().tolist()),
         "commands": [(g.label, command(g.runs[0]), g.runs[0].info) for g in experiment.groups],
         "figures": [],
+        "tuning": tuning_ways(experiment.groups),
         "window": experiment.window,
     }
     if len(section.results):
-        of_section = (section.tables, experiment.fits, section.ks, experiment.window)
-        context["styles"], context["figures"] = draw_figures(*of_section)
-        trained = int((section.results["step"] > 0).sum())
-        context["drawn"] = f"{MOST_DRAWN} of {trained} groups" if trained > MOST_DRAWN else ""
+        context["styles"], context["figures"] = draw_figures(experiment, section.tables)
     return context
 
 
@@ -331,6 +336,7 @@ def render_page(context: Mapping[str, Any]) -> str:
     environment.globals |= {
         "show": rendering,
         "isna": pd.isna,
+        "AREA": AREA,
         "headline_metrics": headline_metrics,
         "meanings": reported_metrics(sorted({k for s in context["sections"] for k in s.ks})),
         "checks": CHECKS,

@@ -14,15 +14,14 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from analysis.budgets import AREA, BUDGET_TITLES, OFFLINE_TITLES, PHASE_TITLES
+from analysis.budgets import BUDGET_TITLES, OFFLINE_TITLES, PHASE_TITLES
 from analysis.findings import Finding
-from analysis.groups import NOTHING, common_ks, samples_per_problem
+from analysis.groups import NOTHING, common_ks, samples_per_problem, spoken
 from analysis.intervals import interval_columns
 from analysis.metrics import TITLES, reported_metrics, scores_at_temperatures, stack_seeds
 from analysis.runs import RunError, load_run
 from envs.messages import readable
 
-MOST_PAIRS = 120  # rows of a table of pairs
 NO_WIDTH = 1e-9  # an interval narrower than this has no width beyond rounding
 HEADINGS = (
     BUDGET_TITLES
@@ -136,7 +135,7 @@ def result_cells(
     every = reported_metrics(ks, temperature)
     metrics = [m for m in every if m.name not in but and results[m.name].notna().any()]
     rows = [
-        [row["label"], str(row["seeds"]), str(row["step"])]
+        [spoken(row["label"]), str(row["seeds"]), str(row["step"])]
         + [with_interval(row, metric.name) for metric in metrics]
         + [number(row.get("gain"), 2)]
         for row in results.to_dict("records")
@@ -175,62 +174,8 @@ def metric_cells(
         return text if pd.isna(more) else f"{text} {more if isinstance(more, str) else f'{more:g}'}"
 
     labels = dict.fromkeys(label for label, metric in by_cell if metric in shown)
-    rows = [[label, *(cell(by_cell.get((label, metric))) for metric in shown)] for label in labels]
+    rows = [[spoken(name), *(cell(by_cell.get((name, m))) for m in shown)] for name in labels]
     return ["", *(TITLES.get(metric, metric.replace("_", " ")) for metric in shown)], rows
-
-
-def equal_budget_cells(table: pd.DataFrame, metrics: Sequence[str]) -> list[tuple[str, Cells]]:
-    """Return title and cells of equal_budget.csv for each axis: these metrics, AREA and tiers."""
-    return [
-        (
-            f"{axis}: {duration(budget) if axis == 'wall_time' else count(budget)}",
-            metric_cells(part, [*metrics, AREA], "tier"),
-        )
-        for (axis, budget), part in table.groupby(["axis", "budget"], sort=False)
-    ]
-
-
-def difficulty_cells(table: pd.DataFrame) -> Cells:
-    """Return difficulty.csv as cells, with a column per difficulty and k."""
-    names = table["difficulty"].astype(str) + " (" + table["problems"].astype(str) + ") "
-    columns = list(dict.fromkeys((names + table["metric"]).iloc[table["difficulty"].argsort()]))
-    return metric_cells(table.assign(metric=names + table["metric"]), columns)
-
-
-def fit_cells(table: pd.DataFrame) -> list[tuple[str, Cells]]:
-    """Return axis and cells of curve_fits.csv for each axis."""
-    heading = ["", "metric", "A", "B", "C_mid", "at twice the budget", "second half: error"]
-    by_axis: dict[str, list[list[str]]] = {}
-    for row in table.to_dict("records"):
-        cells = [with_interval(row, "A"), with_interval(row, "B", 2), count(row["C_mid"])]
-        cells += [with_interval(row, "at_twice"), number(row["second_half_rms"])]
-        if row["refused"]:
-            cells = [f"no fit: {row['refused']}", *[NOTHING] * 4]
-        by_axis.setdefault(row["axis"], []).append([row["label"], row["metric"], *cells])
-    return [(axis, (heading, rows)) for axis, rows in by_axis.items()]
-
-
-def share_cells(table: pd.DataFrame) -> Cells:
-    """Return verdicts.csv as cells, in per cent."""
-    heading = ["", *(name.lower().replace("_", " ") for name in table.columns[1:])]
-    return heading, [[r[0], *(f"{100 * share:.1f}" for share in r[1:])] for r in table.to_numpy()]
-
-
-def power_cells(table: pd.DataFrame, metrics: Sequence[str]) -> Cells:
-    """Return power.csv for these metrics as cells."""
-    sources, resources = (
-        ("seeds", "problems", "interaction", "sampling"),
-        ("seeds", "samples", "problems"),
-    )
-    shown = table[table["metric"].isin(metrics)].head(MOST_PAIRS).to_dict("records")
-    heading = ["", "metric", "detected in 80 %", *(f"{one}, % of variance" for one in sources)]
-    heading += [f"{one} to detect {shown[0]['wish']:g}" for one in resources if shown]
-    return heading, [
-        [f"{row['a']} − {row['b']}", row["metric"], number(row["smallest_difference"])]
-        + [number(100 * row[f"of_{one}"], 0) for one in sources]
-        + [count(row[f"{one}_needed"]) for one in resources]
-        for row in shown
-    ]
 
 
 def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

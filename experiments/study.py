@@ -113,6 +113,7 @@ class Study:
     # a difference in pass@k up to which two arms are equal, for the report
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None
     control: str | None = None  # arm that the report compares each other one with
+    presets: dict[str, list[str]] = field(default_factory=dict)  # name → arms that a page shows
     threats: list[str] = field(default_factory=list)  # to validity
     left_out: dict[str, str] = field(default_factory=dict)  # item → reason
     took: str = ""  # how long it took, and on which machine; said before it begins

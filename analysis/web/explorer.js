@@ -1,4 +1,5 @@
-// The matrix of problems, and the sample explorer: each group's programs for a problem by normal form.
+// The matrix of problems, and the sample explorer: the programs of two groups for a problem. Programs
+// of one normal form differ only in names, comments and layout, and are shown once.
 
 const ROWS_AT_FIRST = 200; // of the matrix; more on request
 const FORMS_AT_FIRST = 3;
@@ -128,9 +129,21 @@ function sideBySide(left, right) {
   return panes;
 }
 
+// A long line is wrapped: its partner becomes as high.
+function align(panes) {
+  const rows = panes.map((pane) => [...pane.children]);
+  const heights = rows[0].map((row, i) => Math.max(row.offsetHeight, rows[1][i].offsetHeight));
+  for (const side of rows) side.forEach((row, i) => { row.style.minHeight = `${heights[i]}px`; });
+}
+
 // Build the explorer; returns a function that opens a problem, false where it has no such problem.
 function explorer(section, box, data, columns, bases) {
-  const names = make("select", { "aria-label": "Problem" }, ...data.problems.map((problem, i) => make("option", { value: i }, readable(problem.name))));
+  const trained = columns.map((_, i) => i).filter((i) => !bases[i]), every = columns.map((_, i) => i);
+  const chosen = (trained.length > 1 ? trained : every).slice(0, 2); // the group of each column
+  const names = make("select", { "aria-label": "Problem" });
+  const words = make("input", { type: "search", size: "22", placeholder: "e.g. sorted(", "aria-label": "Search in the programs" });
+  const wanted = make("select", { "aria-label": "Verdict" }, make("option", { value: "-1" }, "any verdict"), ...data.verdicts.map((name, i) => make("option", { value: i }, inWords(name))));
+  const said = make("span", { class: "soft", role: "status" });
   const prompt = make("pre", { class: "prompt", tabindex: "0" });
   const grid = make("div", { class: "columns" }), compare = make("div", { class: "compare" });
   const sides = [null, null]; // the programs side by side, with their titles
@@ -139,28 +152,44 @@ function explorer(section, box, data, columns, bases) {
   const verdict = (name, text) => make("span", { class: name === "ACCEPTED" ? "verdict accepted" : "verdict" }, text);
   const verdicts = (counts) => data.verdicts.map((name, i) => [name, counts[i]]).filter(([, n]) => n).map(([name, n]) => verdict(name, `${n.toLocaleString("en")} × ${inWords(name)}`));
 
+  // Rows of a problem and a column that the search and the verdict let through.
+  let found = null; // places of the programs with the searched words; null: all
+  const fits = ([number, place, ...counts]) => (found === null || (number && found.has(place))) && (wanted.value < 0 || counts[wanted.value] > 0);
+  const rowsOf = (problem, i) => (problem.cells[i] || []).filter(fits);
+
+  function filter() {
+    const text = words.value.toLowerCase(), texts = (place) => [data.programs[place], ...(data.conversations?.[place] ?? []).map(([program]) => program)];
+    found = text ? new Set(data.programs.map((_, place) => place).filter((place) => texts(place).some((one) => one.toLowerCase().includes(text)))) : null;
+    const open = names.value, left = data.problems.map((problem, i) => [problem, i]).filter(([problem]) => (found === null && wanted.value < 0) || chosen.some((i) => rowsOf(problem, i).length));
+    names.replaceChildren(...left.map(([problem, i]) => make("option", { value: i }, readable(problem.name))));
+    if (left.some(([, i]) => String(i) === open)) names.value = open;
+    said.textContent = left.length === data.problems.length ? "" : `in ${left.length.toLocaleString("en")} of ${count(data.problems.length, "problem")}`;
+    show();
+  }
+
   function showSides() {
     if (sides[0] && sides[1]) {
       const panes = sideBySide(sides[0].program, sides[1].program);
       compare.replaceChildren(...sides.map((one, i) => make("div", {}, make("h5", {}, readable(`${"AB"[i]}: ${one.title}`)), panes[i])));
+      align(panes);
     } else compare.replaceChildren(make("p", { class: "soft" }, "Press A on one program and B on another to see them side by side."));
   }
 
   const pickers = (program, title) => ["A", "B"].map((letter, i) => make("button", { type: "button", class: "button", onclick: () => { sides[i] = { program, title }; showSides(); } }, letter));
 
-  function answer([program, open, hidden, observation], title) {
-    const head = make("header", {}, make("strong", {}, title), verdict(open, `public: ${inWords(open)}`), verdict(hidden, `hidden: ${inWords(hidden)}`), ...pickers(program, title));
+  function answer([program, open, hidden, observation], place, title) {
+    const head = make("header", {}, make("strong", {}, place), verdict(open, `public: ${inWords(open)}`), verdict(hidden, `hidden: ${inWords(hidden)}`), ...pickers(program, `${title}, ${place}`));
     const parts = [head, make("pre", { tabindex: "0" }, readable(program || "no program in the response"))];
     if (observation) parts.push(make("p", { class: "soft" }, "What the model read then:"), make("pre", { class: "observation", tabindex: "0" }, readable(observation)));
     return make("li", {}, ...parts);
   }
 
   function form([number, place, ...counts], label) {
-    if (!number) return make("p", { class: "soft" }, `and ${count(place, "rarer form")}: `, ...verdicts(counts));
-    const title = `${label}, form ${number}`, answers = data.conversations ? data.conversations[place] : [];
-    const head = make("header", {}, make("strong", {}, `form ${number}`), ...verdicts(counts));
+    if (!number) return make("p", { class: "soft" }, `and ${count(place, "rarer program")}: `, ...verdicts(counts));
+    const title = `${label}, program ${number}`, answers = data.conversations ? data.conversations[place] : [];
+    const head = make("header", {}, make("strong", {}, `program ${number}`), ...verdicts(counts));
     const article = make("article", { class: "form" }, head);
-    if (answers.length) article.append(make("ol", { class: "conversation" }, ...answers.map((one, i) => answer(one, `${title}, answer ${i + 1} of ${answers.length}`))));
+    if (answers.length) article.append(make("ol", { class: "conversation" }, ...answers.map((one, i) => answer(one, `answer ${i + 1} of ${answers.length}`, title))));
     else {
       head.append(...pickers(data.programs[place], title));
       article.append(make("pre", { tabindex: "0" }, readable(data.programs[place] || "no program in the response")));
@@ -172,7 +201,7 @@ function explorer(section, box, data, columns, bases) {
     const rows = problem.cells[i] || [], heading = make("h5", {}, ...breakable(columns[i]));
     const sum = rows.reduce((all, [, , ...counts]) => all + total(counts), 0);
     const right = accepted ? rows.reduce((all, row) => all + row[2], 0) : 0;
-    const forms = rows.map((row) => form(row, columns[i]));
+    const forms = rows.filter(fits).map((row) => form(row, columns[i]));
     const rest = forms.slice(FORMS_AT_FIRST);
     return make("div", { class: "column" }, heading, make("p", {}, `${right.toLocaleString("en")} of ${count(sum, "sample")} accepted`), ...forms.slice(0, FORMS_AT_FIRST),
       ...(rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), ...rest)] : []));
@@ -180,24 +209,42 @@ function explorer(section, box, data, columns, bases) {
 
   function show() {
     const problem = data.problems[names.value];
+    if (!problem) return grid.replaceChildren(make("p", { class: "soft" }, "No program of these two groups fits."));
     prompt.textContent = readable(problem.prompt || "The run folder has no prompt for it (problems.parquet).");
-    grid.replaceChildren(...columns.map((_, i) => column(i, problem)));
-    const first = columns.map((label, i) => [label, bases[i], (problem.cells[i] || [])[0]]).filter(([, , row]) => row && row[0]);
-    const trained = first.filter(([, base]) => !base);
-    (trained.length > 1 ? trained : first).slice(0, 2).forEach(([label, , row], i) => { sides[i] = { program: data.programs[row[1]], title: `${label}, form ${row[0]}` }; });
+    grid.replaceChildren(...chosen.map((i) => column(i, problem)));
+    chosen.forEach((i, side) => {
+      const [row] = rowsOf(problem, i);
+      sides[side] = row?.[0] ? { program: data.programs[row[1]], title: `${columns[i]}, program ${row[0]}` } : null;
+    });
     showSides();
   }
 
-  const move = (by) => () => { names.value = (Number(names.value) + by + data.problems.length) % data.problems.length; names.onchange(); };
+  const groups = chosen.map((i, side) => {
+    const select = make("select", { "aria-label": side ? "Right group" : "Left group" }, ...columns.map((label, j) => make("option", { value: j }, readable(label))));
+    select.value = i;
+    select.onchange = () => { chosen[side] = Number(select.value); filter(); };
+    return make("label", {}, side ? "Right" : "Left", select);
+  });
+  const move = (by) => () => {
+    if (!names.length) return;
+    names.selectedIndex = (names.selectedIndex + by + names.length) % names.length;
+    names.onchange();
+  };
   names.onchange = () => { history.pushState(null, "", addressOf(section, data.problems[names.value].name)); show(); };
+  words.oninput = wanted.onchange = filter;
   box.replaceChildren(
-    make("div", { class: "tools" }, make("label", {}, "Problem", names), make("button", { type: "button", class: "button", onclick: move(-1) }, "← Previous"), make("button", { type: "button", class: "button", onclick: move(1) }, "Next →")),
+    make("div", { class: "tools" }, make("label", {}, "Problem", names), make("button", { type: "button", class: "button", onclick: move(-1) }, "← Previous"), make("button", { type: "button", class: "button", onclick: move(1) }, "Next →"),
+      make("label", {}, "Search", words), make("label", {}, "With", wanted), said),
+    make("div", { class: "tools" }, ...groups),
     make("details", { open: "" }, make("summary", {}, "Prompt"), prompt), grid, make("h4", {}, "Side by side"), compare,
   );
-  show();
+  filter();
   return (name) => {
     const place = data.problems.findIndex((problem) => problem.name === name);
     if (place < 0) return false;
+    words.value = "";
+    wanted.value = -1;
+    filter();
     names.value = place;
     show();
     section.querySelector(".explorer-title").scrollIntoView();

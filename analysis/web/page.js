@@ -69,18 +69,58 @@ function choosable(box, place) {
   options[0].before(make("div", { class: "tools" }, make("span", { class: "soft" }, box.dataset.choice), group));
 }
 
-// A key shows or hides its group in all figures of its section, and brings it out while pointed at.
-function keys(section) {
-  for (const key of section.querySelectorAll(".keys .button")) {
-    const same = (selector) => [...section.querySelectorAll(selector)].filter((one) => one.dataset.group === key.dataset.group);
-    const light = (on) => () => same(".series").forEach((series) => series.classList.toggle("lit", on));
-    for (const [name, on] of [["pointerenter", true], ["focus", true], ["pointerleave", false], ["blur", false]]) key.addEventListener(name, light(on));
-    key.onclick = () => {
-      const shown = key.getAttribute("aria-pressed") !== "true";
-      same(".keys .button").forEach((other) => other.setAttribute("aria-pressed", shown));
-      same(".series").forEach((series) => series.classList.toggle("hidden", !shown));
-    };
+const MOST_FILLED = 3; // groups in a panel, up to which intervals are filled bands
+const MOST_WITH_NAMES = 8; // and up to which a panel of points has names
+
+// Move the names beside points apart, so that each can be read.
+function spread(panel) {
+  const names = [...panel.querySelectorAll(".series:not(.off) .end")];
+  for (const name of names) name.dataset.y ??= name.getAttribute("y");
+  names.sort((a, b) => a.dataset.y - b.dataset.y);
+  let least = 12;
+  for (const name of names) {
+    least = Math.max(least, Number(name.dataset.y));
+    name.setAttribute("y", least);
+    least += 13;
   }
+}
+
+// Keys show or hide their groups in all figures of a section; a press on a preset, all that it names.
+function keys(section) {
+  const all = (selector) => [...section.querySelectorAll(selector)];
+  const buttons = all(".keys .button"), series = all(".series"), choices = all(".presets .button");
+  const labels = new Set(buttons.map((key) => key.dataset.group));
+  const shown = new Set(labels);
+  const named = (choice) => new Set(JSON.parse(choice.dataset.labels).filter((label) => labels.has(label)));
+  const equal = (one) => one.size === shown.size && [...one].every((label) => shown.has(label));
+  function update() {
+    buttons.forEach((key) => key.setAttribute("aria-pressed", shown.has(key.dataset.group)));
+    series.forEach((one) => one.classList.toggle("off", !shown.has(one.dataset.group)));
+    choices.forEach((choice) => choice.setAttribute("aria-pressed", equal(named(choice))));
+    for (const panel of all("svg.panel")) {
+      const visible = new Set([...panel.querySelectorAll(".series:not(.off)")].map((one) => one.dataset.group)).size;
+      panel.classList.toggle("few", visible <= MOST_FILLED);
+      panel.classList.toggle("named", visible <= MOST_WITH_NAMES);
+      if (visible <= MOST_WITH_NAMES) spread(panel);
+    }
+  }
+  const light = (label, on) => series.forEach((one) => one.classList.toggle("lit", on && one.dataset.group === label));
+  for (const one of [...buttons, ...series])
+    for (const [name, on] of [["pointerenter", true], ["focus", true], ["pointerleave", false], ["blur", false]]) one.addEventListener(name, () => light(one.dataset.group, on));
+  buttons.forEach((key) => {
+    key.onclick = () => {
+      if (!shown.delete(key.dataset.group)) shown.add(key.dataset.group);
+      update();
+    };
+  });
+  choices.forEach((choice) => {
+    choice.onclick = () => {
+      shown.clear();
+      named(choice).forEach((label) => shown.add(label));
+      update();
+    };
+  });
+  update();
 }
 
 // An address for each heading, and a table of contents.

@@ -10,7 +10,7 @@ from analysis.figures import group_styles, pass_at_k_panels
 from analysis.findings import findings
 from analysis.pass_at_k import curve_ks, pass_at_k
 from analysis.runs import load_run
-from analysis.tables import pass_at_k_table, result_table
+from analysis.tables import pass_at_k_table
 
 SAMPLES, PROBLEMS = 64, 12
 
@@ -73,8 +73,8 @@ def test_a_model_that_lost_problems_is_passed_and_one_that_won_some_is_not(tmp_p
     assert wide["crossing"] > 32
     said = findings(experiment)[-1].statements[0]
     assert f"sharp {sharp['crossing']:.0f} [" in said
-    results, curve = result_table(experiment.models), pass_at_k_table(experiment.models)
-    (panel,) = pass_at_k_panels(curve, group_styles(results, experiment.ks))
+    curve = pass_at_k_table(experiment.models)
+    (panel,) = pass_at_k_panels(curve, group_styles(experiment))
     assert panel.labels == {"base", "sharp", "wide"}
     for k in (1, 2, 4, 8, 16, 32, 64):
         assert f" at {k}</title>" in panel.body

@@ -5,6 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.experiment import Experiment
+from analysis.findings import findings
 from analysis.front import at_equal, front_differences
 from analysis.groups import EvaluatedModel
 from analysis.metrics import scores_of_each, without_temperature
@@ -83,4 +85,6 @@ def test_differences_have_an_interval_over_seeds_and_problems_and_need_two_seeds
     assert d.low < d.mean < d.high
     assert pair.adjusted_p < 0.05
     assert without_temperature(pair.metric) == "pass@10"
+    said = {one.title: one.statements for one in findings(Experiment("x", [], KS, [a, b], []))}
+    assert said[pair.metric][0].endswith("a range in common: spread above narrow.")
     assert not front_differences([model("one", [SPREAD]), model("other", [NARROW])], KS)

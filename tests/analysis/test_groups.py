@@ -1,6 +1,5 @@
 """Groups of runs, their labels and their evaluated models."""
 
-import pandas as pd
 import pytest
 
 from analysis.groups import LONGEST, common_ks, distinct_labels, evaluated_models, group_runs
@@ -23,6 +22,7 @@ def test_runs_that_differ_in_seed_place_and_what_is_shown_are_one_group(tmp_path
 @pytest.mark.parametrize(
     ("change", "labels"),
     [
+        ({}, ["spo data_hash=d4ta", "spo data_hash=other"]),
         ({"algo.beta": 0.5}, ["spo beta=0.1", "spo beta=0.5"]),
         ({"train.sync_every": 10}, ["spo sync_every=1", "spo sync_every=10"]),
         ({"eval.temperature": 1.0}, ["spo temperature=0.4", "spo temperature=1"]),
@@ -32,7 +32,9 @@ def test_runs_that_differ_in_seed_place_and_what_is_shown_are_one_group(tmp_path
     ],
 )
 def test_any_other_difference_separates_and_names_itself(tmp_path, make_run, change, labels):
-    a, b = make_run(tmp_path / "a", "spo", 0), make_run(tmp_path / "b", "spo", 1, config=change)
+    info = {} if change else {"data_hash": "other"}
+    a = make_run(tmp_path / "a", "spo", 0)
+    b = make_run(tmp_path / "b", "spo", 1, config=change, info=info)
     assert sorted(groups_of(a, b)) == labels
 
 
@@ -44,12 +46,6 @@ def test_seeds_that_learned_from_seeds_of_one_kind_are_one_group(tmp_path, make_
 
     groups = groups_of(*(run(seed, whose) for seed in (0, 1) for whose in ("ppo", "grpo")))
     assert [len(group.runs) for group in groups.values()] == [2, 2]
-
-
-def test_another_data_set_is_another_group(tmp_path, make_run):
-    a = make_run(tmp_path / "a", "spo", 0)
-    b = make_run(tmp_path / "b", "spo", 1, info={"data_hash": "other"})
-    assert sorted(groups_of(a, b)) == ["spo data_hash=d4ta", "spo data_hash=other"]
 
 
 def test_a_run_that_stopped_before_reading_its_data_stands_with_its_like(tmp_path, make_run):
@@ -73,25 +69,6 @@ def test_a_run_without_an_evaluation_changes_no_label_of_the_others(tmp_path, ma
     assert set(groups_of(tuned, plain)) == {"spo", "spo (no evaluation)"}
 
 
-def test_of_two_runs_with_one_seed_the_one_that_got_further_counts(tmp_path, make_run):
-    broken = make_run(tmp_path / "a", "spo", 0, status="interrupted")
-    (broken / "evals.parquet").unlink()
-    whole = make_run(tmp_path / "b", "spo", 0, info={"started": "2026-11-19T10:00:00+00:00"})
-    group = groups_of(broken, whole)["spo"]
-    assert [run.path for run in group.runs] == [whole.resolve()]
-    assert [run.path for run in group.repeats] == [broken.resolve()]
-
-
-def test_a_run_that_stopped_early_is_not_averaged_at_the_end(tmp_path, make_run):
-    whole = make_run(tmp_path, "spo", 0)
-    early = make_run(tmp_path, "spo", 1, status="interrupted")
-    evals = pd.read_parquet(early / "evals.parquet")
-    evals[evals["step"] < 20].to_parquet(early / "evals.parquet")
-    group = groups_of(whole, early)["spo"]
-    assert group.last_step == 20
-    assert [run.seed for run in group.complete] == [0]
-
-
 def test_of_many_differences_the_fewest_that_tell_apart_are_named():
     variants = [
         {
@@ -108,14 +85,10 @@ def test_of_many_differences_the_fewest_that_tell_apart_are_named():
     assert labels[0] == "grpo learning_rate=0.0001 sync_every=1"
     assert labels[5] == "grpo learning_rate=0.0003 sync_every=20"
     assert len(set(labels)) == 6
-
-
-@pytest.mark.parametrize("tail", ["", "/final"])
-def test_long_values_are_cut_and_labels_stay_apart(tail):
-    variants = [{"task.path": f"{'x' * 90}{i}{'y' * 90}{tail}"} for i in range(3)]
-    labels = distinct_labels("spo", variants)
-    assert len(set(labels)) == 3
-    assert max(map(len, labels)) <= LONGEST
+    for tail in ("", "/final"):  # long values are cut, and labels stay apart
+        variants = [{"task.path": f"{'x' * 90}{i}{'y' * 90}{tail}"} for i in range(3)]
+        labels = distinct_labels("spo", variants)
+        assert len(set(labels)) == 3 and max(map(len, labels)) <= LONGEST
 
 
 def bases_of(*paths):
@@ -130,24 +103,33 @@ def test_another_model_has_another_base(tmp_path, make_run):
     assert [model.label for model in models] == ["base name=big", "base name=nano", "ppo", "spo"]
 
 
+SANDBOX = {"name": "embedded", "strength": "namespaces"}
+TRAINING = {"train.sync_every": 10, "eval.every": 20, "task.reward": {"low": -1.0}}
+TRAINING |= {"model.adapter": "lora", "model.adapter_rank": 8}
+
+
 @pytest.mark.parametrize(
-    ("config", "info"),
+    ("first", "second", "info", "bases"),
     [
-        ({"judge.time_factor": 3.0}, {}),
-        ({}, {"judge_version": "2"}),
-        ({}, {"sandbox": {"name": "docker", "strength": "a container"}}),
-        ({"eval.temperature": 1.0}, {}),
-        ({}, {"data_hash": "other"}),
+        ({}, {"judge.time_factor": 3.0}, {}, 2),
+        ({}, {}, {"judge_version": "2"}, 2),
+        ({}, {}, {"sandbox": {"name": "docker", "strength": "a container"}}, 2),
+        ({}, {"eval.temperature": 1.0}, {}, 2),
+        ({}, {}, {"data_hash": "other"}, 2),
+        ({}, TRAINING, {}, 1),
+        ({"task.turns": 3}, {"task.turns": 1, "eval.turns": 3}, {}, 1),
+        ({"task.turns": 3}, {"task.turns": 1}, {}, 2),
     ],
 )
-def test_bases_that_were_judged_or_sampled_otherwise_stay_apart(tmp_path, make_run, config, info):
-    place = {"sandbox": {"name": "embedded", "strength": "namespaces"}}
-    a = make_run(tmp_path / "a", "spo", 0, config={"judge.time_factor": 2.0}, info=place)
-    changed = {"judge.time_factor": 2.0} | config
-    b = make_run(tmp_path / "b", "ppo", 0, config=changed, info=place | info)
+def test_bases_that_were_judged_or_sampled_otherwise_stay_apart(
+    tmp_path, make_run, first, second, info, bases
+):
+    place, judged = {"sandbox": SANDBOX}, {"judge.time_factor": 2.0}
+    a = make_run(tmp_path / "a", "spo", 0, config=judged | first, info=place)
+    b = make_run(tmp_path / "b", "ppo", 1, config=judged | second, info=place | info)
     models = bases_of(a, b)
-    assert len(models) == 2
-    assert models[0].label != models[1].label
+    assert len({model.label for model in models}) == len(models) == bases
+    assert sorted(run.seed for model in models for run in model.runs) == [0, 1]
 
 
 def test_a_models_folder_is_named_only_where_its_name_does_not_tell(tmp_path, make_run):
@@ -165,44 +147,23 @@ def test_a_models_folder_is_named_only_where_its_name_does_not_tell(tmp_path, ma
     assert all("path=models/" in label and "temperature=" in label for label in model_labels)
 
 
-def test_bases_are_one_where_only_training_differs(tmp_path, make_run):
-    a = make_run(tmp_path / "a", "spo", 0)
-    config = {"train.sync_every": 10, "eval.every": 20, "task.reward": {"low": -1.0}}
-    config |= {"model.adapter": "lora", "model.adapter_rank": 8}
-    b = make_run(tmp_path / "b", "ppo", 1, config=config)
-    (base,) = bases_of(a, b)
-    assert sorted(run.seed for run in base.runs) == [0, 1]
-
-
-def test_turns_at_evaluation_only_have_the_base_of_turns_in_training(tmp_path, make_run):
-    trained = make_run(tmp_path / "a", "spo", 0, config={"task.turns": 3})
-    evaluated = {"task.turns": 1, "eval.turns": 3}
-    only = make_run(tmp_path / "b", "ppo", 0, config=evaluated)
-    single = make_run(tmp_path / "c", "grpo", 0, config={"task.turns": 1})
-    assert len(bases_of(trained, only)) == 1
-    assert len(bases_of(trained, single)) == 2
-
-
-def test_the_run_says_which_k(tmp_path, make_run):
-    run = load_run(make_run(tmp_path, config={"eval.k": [8, 2]}))
-    assert common_ks([run]) == ((2, 8), [])
-    assert common_ks([load_run(make_run(tmp_path / "old"))]) == ((1, 5, 10), [])
-
-
-def test_k_beyond_the_samples_is_left_out_with_a_note(tmp_path, make_run):
-    run = load_run(make_run(tmp_path, samples=6, config={"eval.k": [1, 5, 10]}))
-    ks, (note,) = common_ks([run])
-    assert ks == (1, 5)
-    assert note.startswith("pass@10 is left out: ")
-
-
-def test_of_different_k_the_common_ones_are_shown(tmp_path, make_run):
-    configured = {"spo": [1, 4, 16], "ppo": [1, 4, 10], "grpo": [8]}
-    runs = {
-        algo: load_run(make_run(tmp_path, algo, config={"eval.k": ks}))
-        for algo, ks in configured.items()
-    }
-    ks, (note,) = common_ks([runs["spo"], runs["ppo"]])
-    assert ks == (1, 4)
-    assert note.startswith("pass@10 and pass@16 is left out: ")
-    assert common_ks(list(runs.values()))[0] == (1,)
+@pytest.mark.parametrize(
+    ("configured", "samples", "ks", "left"),
+    [
+        ([[8, 2]], 20, (2, 8), None),
+        ([None], 20, (1, 5, 10), None),
+        ([[1, 5, 10]], 6, (1, 5), "pass@10 is left out: "),
+        ([[1, 4, 16], [1, 4, 10]], 20, (1, 4), "pass@10 and pass@16 is left out: "),
+        ([[1, 4, 16], [1, 4, 10], [8]], 20, (1,), "pass@1, pass@4, pass@8, pass@10 and pass@16 "),
+    ],
+)
+def test_the_runs_say_which_k_and_those_in_common_are_shown(
+    tmp_path, make_run, configured, samples, ks, left
+):
+    configs = [{"eval.k": one} if one else {} for one in configured]
+    pairs = zip(("spo", "ppo", "grpo"), configs, strict=False)
+    found = common_ks(
+        [load_run(make_run(tmp_path, a, samples=samples, config=c)) for a, c in pairs]
+    )
+    assert found[0] == ks
+    assert [note[: len(left)] for note in found[1]] == ([left] if left else [])

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -64,17 +65,34 @@ def test_a_press_on_a_heading_sorts_and_says_so(page):
 
 
 def test_the_budget_axis_switches_and_a_key_hides_its_group(page):
-    figure = page.locator("figure:has(.choice)").first
+    figure = page.locator("figure:has-text('training steps')").first
     figure.get_by_role("radio", name="wall time").check()
     assert not figure.get_by_text("training steps").first.is_visible()
     assert figure.get_by_text("wall time in seconds").first.is_visible()
     key = figure.get_by_role("button", name="ppo")
-    line = figure.locator(".series[data-group=ppo]:visible")
-    assert line.count() > 0
+    line = figure.locator(".series[data-group=ppo] .line:visible")
+    shown = line.count()
+    assert shown > 0 and figure.locator(".band:visible").count() > 0  # three groups have bands
     key.click()
     assert line.count() == 0 and key.get_attribute("aria-pressed") == "false"
-    key.click()
-    assert line.count() > 0
+    figure.get_by_role("button", name="all").click()
+    assert line.count() == shown and key.get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="none").first.click()
+    assert line.count() == 0 and page.locator(".forest .off .name").first.is_visible()
+    page.get_by_role("button", name="all").first.click()
+
+
+def test_the_first_figure_is_in_the_first_screen(page):
+    """The answer and its figure are seen without scrolling; names in the front do not overlap."""
+    for width, most in ((1280, 800), (390, 900)):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("open => document.querySelector('.toc details').open = open", width > 1000)
+        top = page.locator("svg.panel").first.bounding_box()["y"] + page.evaluate("scrollY")
+        assert top < most and page.evaluate("document.documentElement.scrollWidth") == width
+    page.set_viewport_size({"width": 1280, "height": 900})
+    names = page.locator("svg.panel:not(.forest)").first.locator(".end:visible")
+    heights = sorted(float(y) for y in names.evaluate_all("e => e.map(x => x.getAttribute('y'))"))
+    assert len(heights) > 3 and min(b - a for a, b in pairwise(heights)) >= 12
 
 
 def test_the_matrix_sorts_and_tells_who_solves_what(page):
@@ -96,6 +114,7 @@ def test_a_problem_is_read_program_by_program_and_two_side_by_side(page):
     end = time.monotonic() + 10
     while "above mini/test/0000." not in box.locator("pre.prompt").inner_text():
         assert time.monotonic() < end
+    box.get_by_label("Right group").select_option("ppo")
     ppo = box.locator(".column").filter(has=page.get_by_role("heading", name="ppo"))
     assert "of 20 samples accepted" in ppo.locator("> p").inner_text()
     heads = ppo.locator(".form > header .verdict")
@@ -113,9 +132,26 @@ def test_a_problem_is_read_program_by_program_and_two_side_by_side(page):
 
 def test_a_conversation_is_shown_with_its_observations(page):
     box = page.locator(".explorer")
+    box.get_by_label("Left group").select_option("spo")
     spo = box.locator(".column").filter(has=page.get_by_role("heading", name="spo"))
-    assert spo.locator(".conversation > li").count() > 3
+    assert box.locator(".column").count() == 2 and spo.locator(".conversation > li").count() > 3
     assert "failed" in spo.locator("pre.observation").first.text_content()
+
+
+def test_programs_are_searched_and_filtered_by_verdict(page):
+    box = page.locator(".explorer")
+    words, verdict = box.get_by_label("Search in the programs"), box.get_by_label("Verdict")
+    options = box.get_by_label("Problem", exact=True).locator("option")
+    words.fill("window.ATTACKED")  # of one problem, in any case
+    assert options.count() == 1 and "in 1 of 8 problems" in box.inner_text()
+    assert all("attacked" in text for text in box.locator(".form pre").all_text_contents())
+    verdict.select_option("wrong answer")
+    assert options.count() == 0
+    words.clear()
+    found = box.locator(".form > header .verdict").all_inner_texts()
+    assert 1 < options.count() <= 8 and all("wrong answer" in text for text in found)
+    verdict.select_option("any verdict")
+    assert options.count() == 8
 
 
 def test_an_attack_is_shown_as_text(page):
@@ -130,11 +166,9 @@ def test_an_attack_is_shown_as_text(page):
     assert policy.startswith("default-src 'none'")
 
 
-def test_it_fits_a_narrow_screen_and_every_control_has_a_name(page):
+def test_every_control_has_a_name(page):
     unnamed = page.evaluate(
         """() => [...document.querySelectorAll('button, input, select, [role=region]')].filter(e =>
           !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).length"""
     )
     assert unnamed == 0
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert page.evaluate("document.documentElement.scrollWidth") == 390

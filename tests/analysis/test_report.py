@@ -2,6 +2,7 @@
 
 import html.parser
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.experiment import build_experiment
+from analysis.figures import group_styles
 from analysis.report import main
+from analysis.runs import load_run, study_file, sums
 from tests.analysis.attacks import ATTACK, plant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,40 +83,41 @@ def test_the_same_numbers_stand_in_all_formats(six_runs):
         assert text in page
 
 
-def test_the_page_is_whole_and_needs_nothing_else(six_runs):
-    page = Page((six_runs[0] / "report.html").read_text())
-    assert page.open == page.outside == []
-    # Two of the headline; reward, pass@1, pass@10 and diversity on four axes, less the reward
-    # against the KL, and two over pass@1; one of pass@k; reward, loss and KL at each step on four
-    # axes.
-    assert len(page.panels) == 2 + 4 * 4 + 3 + 2 + 1 + 3 * 4
-
-
-def test_text_of_run_folders_is_escaped_and_control_characters_do_nothing(six_runs):
+def test_the_page_is_whole_and_text_of_run_folders_is_escaped(six_runs):
     out, printed = six_runs
-    page = (out / "report.html").read_text()
-    assert "<script>alert" not in page and "<img" not in page
-    for text in (page, printed, (out / "table.md").read_text(), (out / "table.tex").read_text()):
-        assert not set("\x00\x1b\u202e\u2066\u2028") & set(text)
+    text = (out / "report.html").read_text()
+    assert "<script>alert" not in text and "<img" not in text
+    for one in (text, printed, (out / "table.md").read_text(), (out / "table.tex").read_text()):
+        assert not set("\x00\x1b\u202e\u2066\u2028") & set(one)
+    page = Page(text)
+    assert page.open == page.outside == []
+    # A forest plot and its front for three metrics; reward, pass@1, pass@10 and diversity on four
+    # axes, less the reward against the KL, and two over pass@1; one of pass@k; reward, loss and KL
+    # at each step on four axes.
+    assert len(page.panels) == 3 * 2 + 4 * 4 + 3 + 2 + 1 + 3 * 4
 
 
 def test_each_experiment_has_a_section(tmp_path, make_run, capsys):
     for i, name in enumerate(("a b", "a/b")):
         for every in (1, 8):
-            config = {"name": name, "train.sync_every": every}
+            tuned = f"9 trials (steps=4), {every} again (steps=6), table x.csv"
+            config = {"name": name, "train.sync_every": every, "tuned": tuned}
             make_run(tmp_path / "outputs" / f"{i}-{every}", "spo", config=config, problems=6)
     failed = make_run(tmp_path / "outputs", "ppo", status="failed", config={"name": "broken"})
     (failed / "evals.parquet").unlink()
     assert main([f"runs={tmp_path}/outputs", f"out={tmp_path}/report"]) == 0
     page = (tmp_path / "report" / "report.html").read_text()
     assert all(f'<section id="{slug}"' in page for slug in ("a-b", "a-b-1", "broken"))
+    assert 'data-labels="[&#34;spo sync_every=8&#34;]">old data<' in page
+    for text in ("<small>steps=4</small>", "<td>9 trials</td><td>8 again</td>"):
+        assert page.count(text) == 2
     table = pd.read_csv(tmp_path / "report" / "table.csv")
     assert table["step"].dtype == int and set(table["experiment"]) == {"a b", "a/b"}
     assert set(table["label"]) > {"spo sync_every=1", "spo sync_every=8"}
     assert "a/b" in capsys.readouterr().out
 
 
-def test_the_runs_own_k_is_in_all_tables(tmp_path, make_run):
+def test_the_runs_own_k_is_in_all_tables(tmp_path, make_run, six_runs):
     make_run(tmp_path / "outputs", problems=6, samples=8, config={"eval.k": [2, 4, 16]})
     out = tmp_path / "report"
     assert main([f"runs={tmp_path}/outputs", f"out={out}"]) == 0
@@ -120,6 +125,34 @@ def test_the_runs_own_k_is_in_all_tables(tmp_path, make_run):
     assert "pass@2" in text and "pass@16 is left out" in text and "pass@10" not in text
     assert pd.read_csv(out / "pass_at_k.csv")["k"].max() == 8
     assert set(pd.read_csv(out / "difficulty.csv")["metric"]) == {"pass@2", "pass@4"}
+    # Six problems: hollow points without intervals; six runs have twelve, and intervals.
+    for page, few in ((out / "report.html", True), (six_runs[0] / "report.html", False)):
+        forest = page.read_text().partition('<svg class="panel forest')[2].partition("</svg>")[0]
+        assert ('class="marker hollow"' in forest, 'class="bar"' in forest) == (few, not few)
+
+
+def test_colour_is_the_algorithm_marker_the_start_and_dash_the_variant(tmp_path, make_run):
+    kinds = {"spo": {}, "spo b": {"algo.beta": 1.0}, "spo c": {"model.name": "later"}, "ppo": {}}
+    paths = [make_run(tmp_path / k, k.split()[0], config=config) for k, config in kinds.items()]
+    experiment = build_experiment("compare", list(map(load_run, paths)))
+    styles, starts = group_styles(experiment), experiment.starts
+    labels = {group.runs[0].path.parts[-3]: group.label for group in experiment.groups}
+    plain, variant, later, ppo = (styles[labels[kind]] for kind in kinds)
+    assert plain.name == variant.name == later.name != ppo.name
+    assert plain.marker == variant.marker == ppo.marker != later.marker
+    assert plain.dash == ppo.dash == later.dash != variant.dash
+    assert styles[starts[labels["spo c"]]][:3] == ("base", "", later.marker)
+
+
+def test_a_packed_studys_presets_stand_in_the_legend(tmp_path):
+    folder = shutil.copytree(ROOT / "docs" / "results" / "study-size", tmp_path / "study-size")
+    study_file(folder).open("a").write('presets: {"<b>mine": [ppo, sft]}\n')
+    (folder / "SHA256SUMS").unlink()
+    lines = [f"{d}  {n}\n" for n, d in sums(folder, (p.name for p in folder.iterdir())).items()]
+    (folder / "SHA256SUMS").write_text("".join(lines))
+    assert main([f"runs={folder}", f"out={tmp_path}/report"]) == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert 'data-labels="[&#34;ppo&#34;, &#34;sft&#34;]">&lt;b&gt;mine<' in page
 
 
 def test_a_damaged_run_ends_it_before_anything_is_written(tmp_path, make_run, capsys):
