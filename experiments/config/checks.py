@@ -34,9 +34,11 @@ Fault = tuple[object, str]  # whether the combination is there, and the message
 
 def parse(composed: DictConfig) -> RunConfig:
     """Return the checked configuration. UserError names the key, the value and what is allowed."""
-    if missing := sorted(OmegaConf.missing_keys(composed)):
-        raise UserError(f"{missing[0]} has no value; give it on the command line: {missing[0]}=...")
     try:
+        if missing := sorted(OmegaConf.missing_keys(composed)):
+            raise UserError(
+                f"{missing[0]} has no value; give it on the command line: {missing[0]}=..."
+            )
         values = plain_values(composed)
         for name in sorted(CHOICES & values.keys()):
             if not isinstance(values[name], dict):

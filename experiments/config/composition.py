@@ -88,7 +88,12 @@ def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
                     several = f"; {key}=[{line.partition('=')[2]}] is one run with all of them"
                     more = f"python run.py -m {line}{several * (key in SEVERAL)}"
                     raise ValueError(f"{line}: several values are a sweep: {more}")
-                values = [*override.sweep_string_iterator()] if override.is_choice_sweep() else []
+                try:
+                    values = [*override.sweep_string_iterator()]
+                except (HydraException, ValueError) as error:
+                    raise ValueError(f"{line}: {error}") from error
+                if not values:
+                    raise ValueError(f"{line}: a sweep over no value")
                 if twice := [value for value in values if values.count(value) > 1]:
                     raise ValueError(f"{line}: {twice[0]} is listed twice, for two equal runs")
                 continue
