@@ -259,10 +259,8 @@ class Results:
 
     def gap(self, a: str, b: str, metric: str) -> str:
         """The difference a - b, marked if it is separated after correction; – for none."""
-        cell, (_, p) = (
-            self.cell(f"{a} - {b}", metric),
-            self.tests.get((frozenset((a, b)), metric), (nan, nan)),
-        )
+        cell = self.cell(f"{a} - {b}", metric)
+        _, p = self.tests.get((frozenset((a, b)), metric), (nan, nan))
         return cell.text(sign="+") + r" \*" * (p < comparisons.SIGNIFICANCE) if cell else "–"
 
     def _claim(self, claim: dict[str, Any]) -> list[str]:

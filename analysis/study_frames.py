@@ -6,8 +6,8 @@
     study.paired("spo_mc", "ppo", at="pass@10")  # the difference, its interval and its p-values
     study.front(["spo_mc", "ppo"])               # draws itself in a notebook
 
-All numbers are those of `make report` of the same runs. Processes score many programs, so that a
-script opens a study below `if __name__ == "__main__":`.
+All numbers are those of `make report` of the same runs. Programs are compared in further processes.
+So a script, unlike a notebook, opens a study below `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
