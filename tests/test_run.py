@@ -99,7 +99,7 @@ MISTAKES = [  # arguments, and words of the line
     ("-m seed=0,1,1", "seed=0,1,1 twice"),
     ("-m seed=range(3,1)", "seed=range(3,1)"),
     ("-m seed=range(1,9,0)", "seed=range(1,9,0)"),
-    ("seed=${nope}", "nope"),
+    ("seed=${nope}", "seed: nope"),
     ("--config-dir nosuch", "--config-dir= nosuch"),
     ("--algo=spo", "algo=spo dash"),
     ("task=taco task.path=/a(b)", "task.path"),

@@ -53,7 +53,8 @@ def parse(composed: DictConfig) -> RunConfig:
         algo: Any = parse_values(options, values["algo"], "algo")  # type: ignore[arg-type]
         config = parse_values(RunConfig, values | {"algo": None})
     except (ValueError, OmegaConfBaseException) as error:
-        raise UserError(str(error).split("\n")[0]) from error
+        key = getattr(error, "full_key", None)  # of a `${…}` that leads nowhere
+        raise UserError(f"{key}: " * bool(key) + str(error).split("\n")[0]) from error
     config.algo = algo
     validate(config, algorithm(algo, config.task.reward.high).needs)
     return config
