@@ -131,7 +131,9 @@ def grade(checker: str, expected: str, limit_s: float, execution: Execution) -> 
     """
     if execution.outcome is Outcome.INFRA_ERROR:
         return Grade(Verdict.INFRA_ERROR, execution.stderr, doubtful=True)
-    times = f"{execution.cpu_s:.2f} s CPU, {execution.wall_s:.2f} s wall"
+    times = f"{execution.cpu_s:.2f} s CPU"
+    if execution.wall_s:  # not of a program that was still being compiled
+        times += f", {execution.wall_s:.2f} s wall"
     if execution.lost_s >= 0.01:
         times += f", {execution.lost_s:.2f} s of it stopped or without a core"
     if execution.outcome is Outcome.STARVED:

@@ -9,6 +9,7 @@ file, the limits on tests, and the code that converts rows.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import inspect
@@ -213,6 +214,9 @@ def read_rows(file: RowFile) -> Iterator[Numbered]:
         if file.suffix in (".parquet", ".arrow"):
             yield from _numbered(_arrow_rows(content, file.suffix))
             return
+        if content.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise ValueError("it is UTF-16: save it as UTF-8")
+        content.seek(0)
         if file.suffix == ".csv":
             yield from _csv_rows(content)
             return
@@ -231,7 +235,13 @@ def _csv_rows(file: Any) -> Iterator[Numbered]:
     """Yield the rows below a header, each with its last line; an empty cell is None."""
     csv.field_size_limit(_MAX_CELL)
     text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    reader = csv.DictReader(text)
+    header = text.readline()
+    text.seek(0)
+    # a spreadsheet writes semicolons where a comma stands in numbers
+    reader = csv.DictReader(text, delimiter=max(",;\t", key=header.count))
+    names = Counter(reader.fieldnames or ())
+    if names and names.most_common(1)[0][1] > 1:
+        raise ValueError(f"its header has the column {names.most_common(1)[0][0]!r} twice")
     for row in reader:
         odd = SkipRow("a row has more or fewer cells than the header")
         is_odd = None in row or None in row.values()
@@ -355,8 +365,10 @@ def _checked(problem: Problem) -> Problem:
     try:
         for text in texts:
             text.encode()
-    except UnicodeEncodeError:
-        raise SkipRow("a text is not Unicode: save the file as UTF-8") from None
+    except UnicodeEncodeError as error:
+        undecoded = "\udc80" <= error.object[error.start] <= "\udcff"  # surrogateescape's
+        mend = "save the file as UTF-8" if undecoded else r"it has half of a pair \ud83d\ude00"
+        raise SkipRow(f"a text is not Unicode: {mend}") from None
     marked = problem.checker == "needs_checker"
     if not (marked or problem.checker == PROGRAM or is_checker(problem.checker)):
         raise SkipRow(f"there is no checker {problem.checker[:60]!r}")

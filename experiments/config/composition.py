@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.types import Glob
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -88,6 +89,8 @@ def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
                     several = f"; {key}=[{line.partition('=')[2]}] is one run with all of them"
                     more = f"python run.py -m {line}{several * (key in SEVERAL)}"
                     raise ValueError(f"{line}: several values are a sweep: {more}")
+                if isinstance(override.value(), Glob):
+                    raise ValueError(f"{line}: patterns are not read; list the values")
                 try:
                     values = [*override.sweep_string_iterator()]
                 except (HydraException, ValueError) as error:
@@ -103,7 +106,7 @@ def jobs_of(arguments: Sequence[str]) -> list[list[str]]:
             if isinstance(value, list):
                 several = ",".join(map(str, value))
                 raise ValueError(f"{line}: one {key} for a run; -m {key}={several} runs each")
-            if not isinstance(value, str):
+            if not (isinstance(value, str) and value):
                 choices = ", ".join(choices_of(key))
                 raise ValueError(f"{line}: no such choice; {key} is one of {choices}")
         if not sweep:

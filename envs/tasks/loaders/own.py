@@ -78,7 +78,7 @@ def check_columns(fields: FieldsConfig, rows: Sequence[Row], where: str) -> None
     """
     columns = asdict(fields)
     known = list(dict.fromkeys(name for row in rows for name in _column_names(row)))
-    has = f"it has {', '.join(known)}"
+    has = f"it has {', '.join(known) or 'no row that could be read'}"
     for key in REQUIRED:
         if columns[key] is None:
             raise ValueError(
@@ -141,7 +141,10 @@ def _check_cases(row: Row, fields: FieldsConfig, values: Mapping[str, Any], null
     no_sample = not any(map(_some, (values.get(key) for key in _OF_SAMPLES)))
     for key in (*_OF_TESTS, *(() if no_sample else _OF_SAMPLES)):
         if column := getattr(fields, key):
-            cases = _as_list(lookup(row, column, _ABSENT))
+            cell = lookup(row, column, _ABSENT)
+            cases = _as_list(cell)
+            if isinstance(cell, str) and cell.lstrip().startswith("[") and cases == [cell]:
+                raise SkipRow(f"{column} begins with [ and is not a list in JSON")
             faults = {"missing": _ABSENT} | ({} if nulls else {"null": None})
             for fault, value in faults.items():
                 if isinstance(cases, list) and value in cases:

@@ -53,16 +53,17 @@ def test_columns_go_where_the_mapping_says():
 def test_a_row_may_bring_a_checker_program():
     row = {"question": "Any two.", "ins": ["5"], "outs": ["1 4"], "check": "print(1)"}
     found = of(row, checker="check")
-    assert (found.checker, found.checker_program) == (
-        "program",
-        CheckerProgram("python", "print(1)"),
-    )
-    source = '#include "testlib.h"'
-    found = of(row | {"check": source}, checker="check")
+    assert found.checker == "program"
+    assert found.checker_program == CheckerProgram("python", "print(1)")
+    found = of(row | {"check": (source := '#include "testlib.h"')}, checker="check")
     assert found.checker_program == CheckerProgram("testlib", source)
     assert of(row | {"check": None}, checker="check").checker == "tokens"
     with pytest.raises(SkipRow, match="a checker program for a function"):
         of(row | {"f": "solve", "ins": ["[1]"], "outs": ["[1, 4]"]}, checker="check", fn_name="f")
+
+
+CASES = [{"in": "1\n", "out": "3\n"}, {"in": "2\n", "out": "4\n"}]
+NESTED = {"inputs": "tests.in", "outputs": "tests.out"}
 
 
 @pytest.mark.parametrize(
@@ -70,14 +71,8 @@ def test_a_row_may_bring_a_checker_program():
     [
         ({"ins": ["1\n", "2\n"], "outs": ["3\n", "4\n"]}, {}),
         ({"ins": '["1\\n", "2\\n"]', "outs": '["3\\n", "4\\n"]'}, {}),
-        (
-            {"tests": [{"in": "1\n", "out": "3\n"}, {"in": "2\n", "out": "4\n"}]},
-            {"inputs": "tests.in", "outputs": "tests.out"},
-        ),
-        (
-            {"tests": '[{"in": "1\\n", "out": "3\\n"}, {"in": "2\\n", "out": "4\\n"}]'},
-            {"inputs": "tests.in", "outputs": "tests.out"},
-        ),
+        ({"tests": CASES}, NESTED),
+        ({"tests": json.dumps(CASES)}, NESTED),
         ({"tests.in": ["1\n", "2\n"], "outs": ["3\n", "4\n"]}, {"inputs": "tests.in"}),
     ],
 )
@@ -157,6 +152,27 @@ def test_a_csv_file_has_json_in_its_cells(tmp_path):
     task, same = opened(tmp_path / "rows.csv"), opened(write(tmp_path / "rows.jsonl", ROWS))
     assert task.left_out == {"a row has more or fewer cells than the header": 1}
     assert task.data_hash == same.data_hash and len(every_problem(task)) == 20
+    table.to_csv(tmp_path / "other.csv", index=False, sep=";")
+    assert opened(tmp_path / "other.csv").data_hash == same.data_hash
+    table.loc[3, "ins"] = '["1\\n", "2'
+    table.to_csv(tmp_path / "broken.csv", index=False)
+    assert opened(tmp_path / "broken.csv").left_out == {
+        "ins begins with [ and is not a list in JSON": 1
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("question,ins,outs,ins\nq,1,2,3\n", "its header has the column 'ins' twice"),
+        ("question,ins,outs\n", "it has no row that could be read"),
+        ("question,ins,outs\nq,1,2\n".encode("utf-16"), "it is UTF-16: save it as UTF-8"),
+    ],
+)
+def test_a_csv_file_that_cannot_be_used(tmp_path, text, said):
+    (tmp_path / "rows.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=said):
+        opened(tmp_path / "rows.csv", "task.fields.outputs=null")
 
 
 def test_a_column_may_stand_in_one_file_of_a_folder_alone(tmp_path):
@@ -174,10 +190,7 @@ def test_a_column_may_stand_in_one_file_of_a_folder_alone(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        (
-            ["task.fields.outputs=answers"],
-            ["task.fields.outputs=answers", "it has question, ins, outs"],
-        ),
+        (["task.fields.outputs=answers"], ["fields.outputs=answers", "it has question, ins, outs"]),
         (["task.fields.outputs=tests.ot"], ["=tests.ot: no such column", "tests.in, limit"]),
         (["task.fields.tags=topics"], ["task.fields.tags=topics", "no such column", "rows.jsonl"]),
         (

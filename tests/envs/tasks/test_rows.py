@@ -240,10 +240,11 @@ def test_tests_are_capped_and_generated_ones_come_last(tmp_path):
 
 def test_what_is_not_utf_8_is_said_with_its_first_line(tmp_path):
     lines = [json.dumps(taco_row(i) | {"source": "Größe"}, ensure_ascii=False) for i in range(2)]
-    (tmp_path / "rows.jsonl").write_bytes("\n".join([lines[0], lines[1]]).encode("latin-1"))
+    escaped = json.dumps(taco_row(2) | {"source": "\ud800"})
+    (tmp_path / "rows.jsonl").write_bytes("\n".join([*lines, escaped]).encode("latin-1"))
     found = opened(tmp_path / "rows.jsonl")
-    why = "a text is not Unicode: save the file as UTF-8"
-    assert found.skipped == {why: 2} and found.first_skipped[why].startswith("line 1 of ")
+    place = found.first_skipped["a text is not Unicode: save the file as UTF-8"]
+    assert [*found.skipped.values()] == [2, 1] and place.startswith("line 1 of ")
 
 
 def test_what_a_loader_gets_wrong_costs_its_row_and_no_more(tmp_path):

@@ -89,6 +89,12 @@ def test_a_setting_that_may_surprise_is_noted_in_a_line(given, capsys):
     assert SURPRISES[given] in noted and noted.count("NOTE: ") == bool(SURPRISES[given])
 
 
+@pytest.mark.parametrize("word", ["algo=glob(s*)", "model="])
+def test_what_names_no_choice_is_refused(word):
+    with pytest.raises(UserError, match=word.partition("(")[0]):
+        jobs_of(["-m", word])
+
+
 def test_words_of_jobs(tmp_path):
     assert jobs_of(["algo=ppo", "seed=3"]) == [["algo=ppo", "seed=3"]]
     assert jobs_of(["algo=ppo", "-m", "seed=1,2"]) == [["algo=ppo", f"seed={s}"] for s in (1, 2)]
