@@ -28,7 +28,13 @@ from experiments.engine_check import kl_to_base
 from experiments.evaluation import pass_at_each
 from experiments.policy import loading, lora
 from experiments.replay import sample_log
-from experiments.rollout.rewards import FIRST_AFTER, LearningSigns, sample_lines, sample_metrics
+from experiments.rollout.rewards import (
+    FIRST_AFTER,
+    LearningSigns,
+    sample_lines,
+    sample_metrics,
+    sample_table,
+)
 from experiments.run_dir import checkpoints
 from experiments.run_dir.interrupts import defer_interrupts, raise_interrupts
 from experiments.run_dir.loggers import open_loggers
@@ -110,8 +116,7 @@ def train(
                 display.pass_at = state.pass_at
                 display.say(f"resuming after step {state.step} in {records.folder}")
             del checkpoint  # its tables are large
-            show_every = 0 if in_sweep else config.eval.show
-            Trainer(config, parts, records, display, state, show_every).run()
+            Trainer(config, parts, records, display, state, not in_sweep).run()
         records.describe(pass_at=display.pass_at)
         records.finish("finished")
     except KeyboardInterrupt:
@@ -150,7 +155,7 @@ class Trainer:
     records: Records
     display: Display
     state: ResumeState
-    show_every: int = 0  # steps between the responses that are shown; 0: none
+    prints_samples: bool = False  # every `eval.show` steps
 
     def __post_init__(self) -> None:
         config, parts, recorded = self.config, self.parts, self.state.recorded
@@ -211,8 +216,11 @@ class Trainer:
         if parts.logprob_check.due(step, lag_in_steps):
             row |= self.check_logprobs(step, samples)
         self.signs.note(samples)
-        if self.show_every and (step == 1 or step % self.show_every == 0):
-            self.display.say(*sample_lines(step, samples, parts.tokenizer))
+        show_every = self.config.eval.show
+        if show_every and (step == 1 or step % show_every == 0):
+            self.loggers.samples(step, lambda: sample_table(samples, parts.tokenizer))
+            if self.prints_samples:
+                self.display.say(*sample_lines(step, samples, parts.tokenizer))
         row |= sample_metrics(samples, self.learner.policy.version)
         row |= parts.rollouts.metrics()
         row["generated_tokens"] = self.ledger.counts.generated_tokens - generated_before

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
 from envs.messages import readable
@@ -20,6 +21,7 @@ from experiments.config.schema import RunConfig
 from experiments.sample import Sample, stream
 
 MAX_LINES, MAX_WIDTH = 12, 96  # of a response that is shown
+MAX_TEXT = 4096  # characters of a response in a logger's table
 
 
 @dataclass
@@ -105,15 +107,36 @@ def sample_lines(
     verdict, cut = sample.judgement.verdict, ", cut off" * sample.truncated
     answers = f" in {len(sample.turns)} answers" if len(sample.turns) > 1 else ""
     facts = f"{verdict}, reward {sample.reward:g}, {sample.generated} tokens{answers}{cut}"
-    last = sample.turns[-1].answer if sample.turns else len(sample.tokens)
-    text = sample.judgement.program or str(
-        tokenizer.decode(list(sample.tokens[-last:]), skip_special_tokens=True)
-    )
+    text = _shown_text(sample, tokenizer)
     lines = [readable(line[:MAX_WIDTH]) for line in text.split("\n")]
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more lines"]
     head = f"step {step}, a response to {sample.prompt.problem.name}: {facts}"
     return [head, *(f"    {line}" for line in lines)]
+
+
+def _shown_text(sample: Sample, tokenizer: PreTrainedTokenizerBase) -> str:
+    """The program if there is one, else the text of the last answer."""
+    last = sample.turns[-1].answer if sample.turns else len(sample.tokens)
+    return sample.judgement.program or str(
+        tokenizer.decode(list(sample.tokens[-last:]), skip_special_tokens=True)
+    )
+
+
+def sample_table(samples: Sequence[Sample], tokenizer: PreTrainedTokenizerBase) -> pd.DataFrame:
+    """Return a row for each response of a batch, for the tables of loggers; long texts are cut."""
+    return pd.DataFrame(
+        {
+            "problem": sample.prompt.problem.name,
+            "fresh": sample.fresh,
+            "verdict": str(sample.judgement.verdict),
+            "reward": sample.reward,
+            "tokens": sample.generated,
+            "truncated": sample.truncated,
+            "text": readable(_shown_text(sample, tokenizer)[:MAX_TEXT]),
+        }
+        for sample in samples
+    )
 
 
 # Signs that a run learns nothing.

@@ -36,6 +36,9 @@ class Logger(Protocol):
     def log(self, step: int, values: dict[str, float]) -> None:
         """Log values of a step: train/…, eval/…, budget/…, time/…, memory/…."""
 
+    def samples(self, step: int, rows: pd.DataFrame) -> None:
+        """Log a batch's responses."""
+
     def close(self, status: str) -> None:
         """Log the status: finished | interrupted | failed."""
 
@@ -83,6 +86,10 @@ class Loggers:
                 logger.log(step, {at_temperature(n, temperature): values[n] for n in values})
 
         self._each("log", log)
+
+    def samples(self, step: int, rows: Callable[[], pd.DataFrame]) -> None:
+        """Log a table of a batch's responses, made only if a logger is open."""
+        self._each("log samples", lambda logger: logger.samples(step, rows()))
 
     def close(self, status: str) -> None:
         """Close all."""
@@ -180,6 +187,11 @@ class WandbLogger:
     def log(self, step: int, values: dict[str, float]) -> None:
         self.run.log(values, step=step)
 
+    def samples(self, step: int, rows: pd.DataFrame) -> None:
+        import wandb
+
+        self.run.log({"samples": wandb.Table(dataframe=rows)}, step=step)
+
     def close(self, status: str) -> None:
         self.run.summary["status"] = status
         settings = self.run.settings
@@ -217,6 +229,9 @@ class TrackioLogger:
     def log(self, step: int, values: dict[str, float]) -> None:
         self.run.log({k: v for k, v in values.items() if k != "step"}, step=step)
 
+    def samples(self, step: int, rows: pd.DataFrame) -> None:
+        self.run.log({"samples": self.trackio.Table(dataframe=rows)}, step=step)
+
     def close(self, status: str) -> None:
         self.run.log({"status": status})
         with contextlib.redirect_stdout(io.StringIO()):
@@ -240,6 +255,9 @@ class TensorboardLogger:
         for name, value in values.items():
             if name != "step":
                 self.writer.add_scalar(name, value, step)
+
+    def samples(self, step: int, rows: pd.DataFrame) -> None:
+        pass  # it has no tables
 
     def close(self, status: str) -> None:
         self.writer.add_text("status", status)

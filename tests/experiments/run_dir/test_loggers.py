@@ -58,7 +58,7 @@ def test_wandb_and_tensorboard_get_rows_and_scores_also_of_a_resumed_run(tmp_pat
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setattr(wandb, "login", lambda prompt: False)
     monkeypatch.setattr(wandb, "init", lambda **given: runs.append(FakeRun(**given)) or runs[-1])
-    given = [*SMALL, f"output_dir={tmp_path}/out", "logger=[wandb,tensorboard]"]
+    given = [*SMALL, f"output_dir={tmp_path}/out", "logger=[wandb,tensorboard]", "eval.show=2"]
     folder = train(config_of([*given, "steps=1"])).folder
     assert train(config_of([*given, "steps=3"]), folder).status == "finished"
     metrics = pd.read_parquet(folder / "metrics.parquet")
@@ -69,9 +69,16 @@ def test_wandb_and_tensorboard_get_rows_and_scores_also_of_a_resumed_run(tmp_pat
     assert first.given["config"]["train"]["lag"] == 1
     assert first.axes["train/*"] == first.axes["eval/*"] == "step"
     assert "budget/generated_tokens" in first.axes
-    assert [step for step, _ in first.logged] == [0, 1, 1]
-    assert [step for step, _ in second.logged] == [2, 3, 3]
-    last = {name: value for _, values in second.logged[1:] for name, value in values.items()}
+    assert [step for step, _ in first.logged] == [0, 1, 1, 1]
+    assert [step for step, _ in second.logged] == [2, 2, 3, 3]
+    last = {name: value for _, values in second.logged[2:] for name, value in values.items()}
+    for run, at, step in ((first, 1, 1), (second, 0, 2)):
+        table = run.logged[at][1]["samples"].get_dataframe()
+        rewards = table.groupby("problem")["reward"]
+        assert len(table) == 4 and (rewards.size() == 2).all() and table["text"].str.len().all()
+        assert table["reward"].mean() == pytest.approx(
+            metrics.set_index("step")["reward_mean"][step]
+        )
     kept = metrics.iloc[-1]
     assert all(last[f"train/{k}"] == kept[k] for k in ("loss", "reward_mean", "policy_lag"))
     assert last["budget/generated_tokens"] == kept["budget/generated_tokens"]
@@ -178,5 +185,7 @@ def test_a_run_that_goes_on_is_read_back_from_trackio_as_one_run(tmp_path, stora
     assert [row["step"] for row in evaluated] == [0, 1, 2] and all(
         math.isfinite(row["eval/pass@1"]) for row in evaluated
     )
+    tables = [row["samples"] for row in rows if "samples" in row]
+    assert len(tables) == 1 and len(tables[0]["_value"]) == 4
     assert [row["status"] for row in rows if "status" in row] == ["finished", "finished"]
     assert "Trackio" not in capfd.readouterr().out
