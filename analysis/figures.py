@@ -23,7 +23,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.budgets import TRAINING_METRICS, X_AXES, thinned
-from analysis.curve_fits import TAIL, CurveFit
 from analysis.experiment import Experiment
 from analysis.findings import FEW_PROBLEMS, headline_metrics
 from analysis.groups import spoken
@@ -350,7 +349,6 @@ def draw_figures(
         "learning": learning_choices(training, curve, styles, window),
         "training": training_choices(training, styles),
         "pass_at_k": [("", pass_at_k_panels(pass_at_k, styles))],
-        "fits": fit_choices(experiment.fits, styles),
         "turns": turn_choices(turns, styles),
     }
     kept = {n: [one for one in of if one[1] or n == "headline"] for n, of in choices.items()}
@@ -449,27 +447,6 @@ def pass_at_k_panels(table: pd.DataFrame, styles: Styles) -> list[Panel]:
     y = Axis("pass@k", 0, min(axis_range([table["high"].to_numpy()])[1], ABOVE_ONE))
     series, title = lines(table, "tries", MEAN), "pass@k: at least one of k programs is right"
     return [draw_panel(title, x, y, series, styles)] if series else []
-
-
-def fit_choices(fits: Sequence[CurveFit], styles: Styles) -> Choices:
-    """Draw the fitted curves up to twice the budget, with the scores that they are fitted to."""
-    by_axis: dict[str, dict[str, list[Series]]] = {}
-    for one in fits:
-        measured, label = one.measured, one.measured.label
-        if one.curve is None or one.replicates is None or label not in styles:
-            continue
-        budget = np.linspace(measured.budget[1] / 4, 2 * measured.budget[-1], 40)
-        low, high = np.quantile(one.replicates.at(budget), [TAIL, 1 - TAIL], axis=0)
-        by_axis.setdefault(measured.axis, {}).setdefault(measured.metric, []).extend(
-            (
-                Series(label, budget, one.curve.at(budget), low, high, markers=False),
-                Series(label, measured.budget, measured.scores, line=False),
-            )
-        )
-    return [
-        (AXES[x][0], [line_panel(metric, x, series, styles) for metric, series in found.items()])
-        for x, found in by_axis.items()
-    ]
 
 
 def turn_choices(curve: pd.DataFrame, styles: Styles) -> Choices:

@@ -24,7 +24,6 @@ from analysis.budgets import (
     training_curve,
 )
 from analysis.comparisons import PairedDifference
-from analysis.curve_fits import fit_differences, fit_table
 from analysis.experiment import Experiment
 from analysis.groups import EvaluatedModel, Group, as_text, common_problems, settings_table
 from analysis.intervals import Estimate
@@ -407,8 +406,6 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "equal_budget_differences.csv": equal_budget_differences,
         "thresholds.csv": threshold_table(groups) if trained else pd.DataFrame(),
         "curve.csv": evaluation_curve(groups, ks),
-        "curve_fits.csv": fit_table(experiment.fits),
-        "curve_fit_differences.csv": fit_differences(experiment.fits),
         "pass_at_k.csv": pass_at_k_table(models),
         "crossing.csv": experiment.crossings,
         "profile.csv": profile_table(models),
