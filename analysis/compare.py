@@ -57,8 +57,6 @@ class Options:
     a: str
     b: str  # the same of the other group
     study: Path | None = None  # the output folder of a study that a and b are arms of; or packed
-    # a target difference: how many seeds, samples or problems would detect it
-    wish: Annotated[float, Field(gt=0, lt=1)] = 0.05
     # a difference in pass@k up to which a and b are equal, named before the runs; null: none, or
     # that of a packed study
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -96,7 +94,7 @@ def compare(options: Options) -> int:
             file=sys.stderr,
         )
         return 2
-    print_comparison(comparison, options.wish)
+    print_comparison(comparison)
     return 0
 
 
@@ -226,11 +224,10 @@ def _between(pairs: Iterable[PairedDifference], labels: Sequence[str]) -> list[P
     ]
 
 
-def print_comparison(comparison: Comparison, target: float) -> None:
+def print_comparison(comparison: Comparison) -> None:
     """Print a comparison.
 
-    `target` is a difference for which the needed seeds, samples and problems are printed. With a
-    margin, each pass@k has an answer: above, below, equal within the margin, not decided.
+    With a margin, each pass@k has an answer: above, below, equal within the margin, not decided.
     """
     models, pairs, ks = comparison.models, comparison.pairs, comparison.ks
     console = Console(highlight=False)
@@ -243,7 +240,7 @@ def print_comparison(comparison: Comparison, target: float) -> None:
         found = contrast_phrase(claim)
         lines.append(f"{claim.pair.metric}, claimed before the runs: {found} (p {claim.p:.3f}).")
     ends = (f"pass@{ks[0]}", f"pass@{ks[-1]}")
-    table = power_table(models, pairs, target).to_dict("records")
+    table = power_table(models, pairs).to_dict("records")
     lines += [power_sentence(row) for row in table if row["metric"] in ends]
     for line in [*lines, *(f"note: {sentence}" for sentence in comparison.notes)]:
         console.print(line, markup=False)
@@ -285,7 +282,7 @@ def answer_sentence(pair: PairedDifference) -> str:
 
 
 def power_sentence(row: dict[Any, Any]) -> str:
-    """State the detectable difference in one metric, and the resources to detect `wish`.
+    """State the detectable difference in one metric, and the resources to detect one of `wish`.
 
     Where the groups differ by the same on every seed and problem there is no noise to tell it from.
     """

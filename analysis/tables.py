@@ -26,7 +26,7 @@ from analysis.budgets import (
 from analysis.comparisons import PairedDifference
 from analysis.experiment import Experiment
 from analysis.groups import EvaluatedModel, Group, as_text, common_problems, settings_table
-from analysis.intervals import Estimate
+from analysis.intervals import TARGET_DIFFERENCE, Estimate
 from analysis.metrics import (
     DISTINCT,
     PARTIAL,
@@ -49,10 +49,9 @@ def result_table(models: Sequence[EvaluatedModel]) -> pd.DataFrame:
     """Return table.csv, a row per model: label, seeds, step, problems, samples, and the metrics.
 
     Each metric has its interval in _low and _high. _problems is the number of problems on which it
-    is defined, mean over seeds. _iqm is the interquartile mean over seeds and problems (as
-    rliable's). _common, of metrics that few problems may have, is the mean over the problems that
-    all trained models have, and _common_problems is their number. Trained models also have
-    `gain_over_base` as `gain`, and the budget spent, mean over seeds. Metrics at further
+    is defined, mean over seeds. _common, of metrics that few problems may have, is the mean over
+    the problems that all trained models have, and _common_problems is their number. Trained models
+    also have `gain_over_base` as `gain`, and the budget spent, mean over seeds. Metrics at further
     temperatures follow, as pass@10 (T=1).
     """
     common = {metric: common_problems(models, metric) for metric in PARTIAL}
@@ -87,8 +86,6 @@ def _metric_columns(model: EvaluatedModel, reported: Sequence[Metric]) -> dict[s
         grid = model.grids.get(metric.name)
         row |= intervals.interval_columns(grid, metric.name)
         row[f"{metric.name}_problems"] = float(np.mean(model.problems_defined(metric.name)))
-        if grid is not None:
-            row[f"{metric.name}_iqm"] = intervals.interquartile_mean(grid.measured())
     return row
 
 
@@ -99,18 +96,6 @@ def gain_over_base(model: EvaluatedModel) -> float:
     before = np.mean([accepted_share(run, 0) for run in model.runs])
     after = np.mean([accepted_share(run, model.step) for run in model.runs])
     return float(after / before) if before > 0 else float("nan")
-
-
-def profile_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
-    """Return profile.csv: label, above, share of (seed, problem) pairs with pass@1 above it."""
-    thresholds = np.arange(20) / 20
-    rows = []
-    for model in models:
-        grids = stack_seeds(model.seeds, [pass_scores(counts, (1,)) for counts in model.counts])
-        if "pass@1" in grids:
-            shares = intervals.performance_profile(grids["pass@1"].measured(), thresholds)
-            rows += [(model.label, *pair) for pair in zip(thresholds, shares, strict=True)]
-    return pd.DataFrame(rows, columns=["label", "above", "share"])
 
 
 def pass_at_k_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
@@ -318,9 +303,7 @@ def run_checks(run: Run, ks: tuple[int, ...]) -> dict[str, float]:
 
 
 def power_table(
-    models: Sequence[EvaluatedModel],
-    differences: Sequence[PairedDifference],
-    target: float,
+    models: Sequence[EvaluatedModel], differences: Sequence[PairedDifference]
 ) -> pd.DataFrame:
     """Return power.csv: a row for each pair and metric with an interval.
 
@@ -338,13 +321,13 @@ def power_table(
     drawn = [_sampling(pair.metric, a, b) for pair, (a, b) in zip(pairs, models_of, strict=True)]
     noises = intervals.noise_parts(estimates, np.array(drawn))
     samples = np.array([min(*a.sample_counts, *b.sample_counts) for a, b in models_of])
-    needed = intervals.resources_needed(estimates, noises, samples, target)
+    needed = intervals.resources_needed(estimates, noises, samples, TARGET_DIFFERENCE)
     names = ["a", "b", "metric", "separated"]
     table = pd.DataFrame([[getattr(pair, name) for name in names] for pair in pairs], columns=names)
     return table.assign(
         smallest_difference=intervals.smallest_difference(estimates),
         **{f"of_{source}": share for source, share in noises.shares().items()},
-        wish=target,
+        wish=TARGET_DIFFERENCE,
         **{f"{what}_needed": number for what, number in needed.items()},
     )
 
@@ -401,14 +384,13 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "control.csv": comparisons.control_table(experiment.against_control),
         "tiers.csv": comparisons.tier_table(trained, pairs),
         "letters.csv": comparisons.letter_table(trained, pairs),
-        "power.csv": power_table(trained, pairs, intervals.TARGET_DIFFERENCE),
+        "power.csv": power_table(trained, pairs),
         "equal_budget.csv": at_equal_budget,
         "equal_budget_differences.csv": equal_budget_differences,
         "thresholds.csv": threshold_table(groups) if trained else pd.DataFrame(),
         "curve.csv": evaluation_curve(groups, ks),
         "pass_at_k.csv": pass_at_k_table(models),
         "crossing.csv": experiment.crossings,
-        "profile.csv": profile_table(models),
         "difficulty.csv": difficulty_table(models),
         "verdicts.csv": verdicts,
     }
