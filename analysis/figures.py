@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.budgets import TRAINING_METRICS, X_AXES, thinned
+from analysis.budgets import COLUMNS, TRAINING_METRICS, X_AXES, thinned
 from analysis.experiment import Experiment
 from analysis.findings import FEW_PROBLEMS, headline_metrics
 from analysis.groups import spoken
@@ -35,15 +35,7 @@ MOST_BANDS = 6  # series with bands in a figure of its own, where none can be hi
 MEAN = ("mean", "low", "high")
 TABLES = ("table", "training", "curve", "pass_at_k", "turn_curve")  # that figures are made of
 ABOVE_ONE = 1.02  # the end of an axis of shares
-AXES = {  # budget → the words for choosing it, and the axis title
-    "step": ("steps", "training steps"),
-    "generated_tokens": ("tokens", "tokens generated in training"),
-    "judged_programs": ("judged programs", "programs judged in training"),
-    "flops": ("FLOPs", "floating-point operations of the models in training"),
-    "wall_time": ("wall time", "wall time in {}, without evaluations"),
-    "kl_ref": ("distance from the base", "distance from the base: KL in nats per response"),
-    "pass@1": ("pass@1: the front", "pass@1 along training"),
-}
+AXES: dict[str, list[str]] = COLUMNS["axes"]  # budget → words for choosing it, and axis title
 COLOURS = ("#0072b2", "#d55e00", "#00875f", "#b8548f", "#2a8fc4", "#b07800")
 OF_PAGE = 10  # colours g0, g1, … of its style sheet
 PLACES = {"spo": 0, "ppo": 1, "grpo": 2, "rloo": 3, "sft": 5, "raft": 6}  # others: what is free

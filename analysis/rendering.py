@@ -14,7 +14,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from analysis.budgets import BUDGET_TITLES, OFFLINE_TITLES, PHASE_TITLES
+from analysis.budgets import BUDGET_TITLES, COLUMNS, OFFLINE_TITLES, PHASE_TITLES
 from analysis.findings import Finding
 from analysis.groups import NOTHING, common_ks, samples_per_problem, spoken
 from analysis.intervals import interval_columns
@@ -28,9 +28,7 @@ HEADINGS = (
     | OFFLINE_TITLES
     | {"wall_s": "wall time"}
     | {f"{phase}_s": title for phase, title in PHASE_TITLES.items()}
-    | {"trained_s": "training in total", "evaluate_s": "evaluating (not charged)"}
-    | {"step_s": "per step", "judge_cpu_s": "judge CPU"}
-    | {"peak_mb": "peak memory, MB", "gpu_peak_mb": "peak GPU memory, MB"}
+    | COLUMNS["cost"]
 )
 Cells = tuple[list[str], list[list[str]]]  # heading and rows
 Row = Mapping[Any, Any]

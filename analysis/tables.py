@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis import comparisons, intervals
 from analysis.budgets import (
+    COLUMNS,
     OFFLINE_TITLES,
     PHASE_TITLES,
     equal_budget_tables,
@@ -246,15 +247,7 @@ class Check(NamedTuple):
         return value < self.bound if self.flag_below else value > self.bound
 
 
-CHECKS = (
-    Check("nan_steps", "steps with NaN", "Steps with a NaN loss or gradient norm.", 0),
-    Check("reward_kept", "reward kept", "Reward of the last 10 steps over the best 10.", 0.5, True),
-    Check(DISTINCT, "distinct of 5 at the end", "0.2: always the same program.", 0.25, True),
-    Check("entropy_kept", "entropy kept", "Of the last 10 steps over the first 10.", 0.05, True),
-    Check("infra_errors", "judge failures", "Programs on which the judge itself failed.", 0),
-    Check("truncated", "truncated at the end", "Share of the last evaluation's responses.", 0.1),
-    Check("mismatch", "log-prob mismatch", "Of engine and learner, × the run's own bound.", 1.0),
-)
+CHECKS = tuple(Check(**one) for one in COLUMNS["checks"])
 
 
 def health(groups: Sequence[Group], ks: Sequence[int]) -> pd.DataFrame:
