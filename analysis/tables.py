@@ -215,9 +215,7 @@ def _costs(last_rows: pd.DataFrame) -> dict[str, float]:
         return last_rows.get(column, pd.Series(dtype=float)).astype(float)
 
     costs: dict[str, float] = {"seeds": len(last_rows), "steps": values("step").mean()}
-    # Older runs recorded only the time a phase took, not the time that the loop waited for it.
-    prefix = "time/waited_" if "time/waited_judge_s" in last_rows else "time/"
-    costs |= {f"{phase}_s": values(f"{prefix}{phase}_s").mean() for phase in PHASE_TITLES}
+    costs |= {f"{phase}_s": values(f"time/waited_{phase}_s").mean() for phase in PHASE_TITLES}
     costs |= {name: values(f"time/{name}").mean() for name in ("evaluate_s", "judge_cpu_s")}
     costs["trained_s"] = values("time/total_s").mean() - costs["evaluate_s"]
     costs["step_s"] = costs["trained_s"] / costs["steps"]
