@@ -155,11 +155,8 @@ def scores_at_budget(
     rows = [run.evaluated_steps.index(step) for step in steps]
     scores = {}
     for metric, grid in metrics.scores_by_step(run, ks).items():
-        names, values, weights = (
-            np.array(grid.problems, object),
-            grid.values[rows],
-            grid.weights[rows],
-        )
+        names, values = np.array(grid.problems, object), grid.values[rows]
+        weights = grid.weights[rows]
         value, weight = (
             (1 - share) * part[after - 1] + share * part[after] for part in (values, weights)
         )

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from analysis import comparisons
 from analysis.comparisons import PairedDifference
-from analysis.experiment import Experiment, Plan, read_experiment, run_command
+from analysis.experiment import Experiment, Plan, run_command
 from analysis.findings import caveats, contrast_phrase, decision_needs, format_difference
 from analysis.groups import (
     EvaluatedModel,
@@ -36,7 +36,8 @@ from analysis.groups import (
 from analysis.intervals import RESOURCES
 from analysis.metrics import TITLES
 from analysis.rendering import number
-from analysis.runs import RunError, experiment_of, find_runs, is_packed, load_run, runs_of_arms
+from analysis.runs import RunError, find_runs, load_run, runs_of_arms
+from analysis.study_frames import read_study
 from analysis.tables import power_table
 from envs.command_line import did_you_mean, quiet_when_unread
 
@@ -156,7 +157,7 @@ def within_study(
         if arm not in arms:
             near, listed = did_you_mean(arm, list(arms)), ", ".join(arms)
             raise RunError(f"{key}={arm}: no such arm; {near}arms of {folder}: {listed}")
-    experiment = _read_study(folder, arms[a], Plan(margin, control))
+    experiment = read_study(folder, Plan(margin, control)).experiment
     groups = [_group_of(key, arm, arms[arm], experiment) for key, arm in (("a", a), ("b", b))]
     labels = [group.label for group in groups]
     trained = {model.label: model for model in experiment.trained}
@@ -189,21 +190,6 @@ def within_study(
         p=p,
         claims=[contrast for contrast in contrasts if contrast.margin],
     )
-
-
-def _read_study(folder: Path, runs_of_a: set[str], plan: Plan) -> Experiment:
-    """Return what the report makes of a study: the experiment that a's runs are in."""
-    paths = find_runs([folder], "study")
-    if is_packed(folder):
-        name = experiment_of(folder)
-    else:
-        names = {path: experiment_of(path) for path in paths}
-        name = next((names[path] for path in paths if path.name in runs_of_a), "")
-        paths = [path for path in paths if names[path] == name]
-    experiment, _ = read_experiment(name, paths, plan)
-    if experiment is None:
-        raise RunError(f"study={folder}: no run of a is in there; arms.json names them")
-    return experiment
 
 
 def _group_of(key: str, arm: str, runs: set[str], experiment: Experiment) -> Group:

@@ -186,14 +186,12 @@ def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str
 
     if any(len(row) != len(heading) for row in rows):
         raise ValueError(f"a row has not the {len(heading)} columns of its heading")
-    titles, *body = [list(map(_cell, row)) for row in (heading, *rows)]
+    # each text in one line, with pipes escaped
+    titles, *body = [
+        [" ".join(text.split()).replace("|", "\\|") for text in row] for row in (heading, *rows)
+    ]
     align = ["left", *["right"] * (len(heading) - 1)]
     return tabulate(body, titles, tablefmt="pipe", colalign=align, disable_numparse=True)
-
-
-def _cell(text: str) -> str:
-    """Return the text in one line, with pipes escaped."""
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 # Whole documents.

@@ -147,10 +147,7 @@ def find_runs(patterns: Iterable[str | Path], key: str = "runs") -> list[Path]:
     for pattern in texts:
         folders = [Path(p) for p in glob.glob(pattern, recursive=True) if Path(p).is_dir()]
         if not folders:
-            parts = pattern.split()
-            cure = "give a folder or a quoted pattern"
-            if len(parts) > 1:
-                cure = f"several have commas between them: {key}={','.join(parts)}"
+            cure = "give a folder or a quoted pattern; several have commas between them"
             raise RunError(f"{key}={pattern}: no such folder; {cure}")
         for folder in folders:
             found.update(path.resolve() for path in _runs_below(folder))
