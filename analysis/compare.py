@@ -242,12 +242,10 @@ def difference_table(comparison: Comparison) -> Table:
         )
     for i, pair in enumerate(comparison.pairs):
         if pair.seeds:
+            means = (comparisons.mean_score(model, pair.metric) for model in comparison.models)
             table.add_row(
                 TITLES.get(pair.metric, pair.metric),
-                *(
-                    number(comparisons.mean_score(model, pair.metric))
-                    for model in comparison.models
-                ),
+                *map(number, means),
                 format_difference(pair),
                 number(pair.improvement, 2),
                 *(number(family[i]) for family in p.values()),

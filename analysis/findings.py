@@ -351,7 +351,9 @@ def _evaluation(groups: Sequence[Group]) -> Iterator[str]:
     """On which problems, in how many turns, and with how many seeds groups were evaluated."""
     on = {
         "the problems that were trained on (eval.split=train), which says nothing of others": [
-            group.label for group in groups if group.runs[0].on_training_problems
+            group.label
+            for group in groups
+            if group.settings.get("eval.split") == "train" and group.settings.get("steps")
         ],
         "the test split outside a study's final evaluation, so that nothing may be chosen by it": [
             g.label for g in groups if any("test_split_warning" in run.info for run in g.runs)

@@ -376,19 +376,14 @@ def sampling_variance(accepted: np.ndarray, samples: np.ndarray, k: int) -> np.n
     variances = np.full(np.shape(accepted), np.nan)
     for n in {int(n) for n in np.unique(samples) if n >= max(k, 2)}:
         scores = np.array([pass_at_k(n, c, k) for c in range(n + 1)])
-        redrawn = _binomials(n)
+        c = np.arange(n + 1)
+        log_binomial = gammaln(n + 1) - gammaln(c + 1) - gammaln(n - c + 1)
+        rate = c[:, None] / n  # a row each, with the probabilities of 0 … n of n
+        redrawn = np.exp(log_binomial + xlogy(c, rate) + xlogy(n - c, 1 - rate))
         variance = (redrawn @ scores**2 - (redrawn @ scores) ** 2).clip(0) * n / (n - 1)
         of_size = samples == n
         variances[of_size] = variance[accepted[of_size].astype(int)]
     return variances
-
-
-def _binomials(n: int) -> np.ndarray:
-    """Return (n + 1, n + 1): row c has the probabilities of 0 … n of n at success rate c/n."""
-    c = np.arange(n + 1)
-    rate = c[:, None] / n
-    log_binomial = gammaln(n + 1) - gammaln(c + 1) - gammaln(n - c + 1)
-    return np.exp(log_binomial + xlogy(c, rate) + xlogy(n - c, 1 - rate))
 
 
 def smallest_difference(pair: Estimate, power: float = POWER) -> np.ndarray:

@@ -94,11 +94,6 @@ def count(value: Any) -> str:
     return f"{value:,.0f}" if value < 1e10 else f"{value:.3g}".replace("e+", "e")
 
 
-def amount(name: str, value: Any) -> str:
-    """Return a cell of costs.csv or of a budget: a duration or a count."""
-    return duration(value) if name.endswith("_s") else count(value)
-
-
 def ends(low: Any, high: Any, digits: int = 3) -> str:
     """Return the ends of an interval, with more digits where they would look the same.
 
@@ -147,7 +142,7 @@ def amount_cells(table: pd.DataFrame) -> Cells:
     table = table[table["step"] > 0] if "step" in table else table
     names = [n for n in HEADINGS if n in table and (table[n].fillna(0) > 0).any()]
     rows = [
-        [row["label"], *(amount(name, row[name]) for name in names)]
+        [row["label"], *((duration if n.endswith("_s") else count)(row[n]) for n in names)]
         for row in table.to_dict("records")
     ]
     return ["", *(HEADINGS[name] for name in names)], rows if names else []

@@ -102,11 +102,6 @@ class Run:
         """The k of pass@k in the run's `eval.k`."""
         return tuple(sorted(set(self.section("eval").get("k") or KS)))
 
-    @property
-    def on_training_problems(self) -> bool:
-        """Whether the run trained on the problems that it was evaluated on (`eval.split=train`)."""
-        return self.section("eval").get("split") == "train" and bool(self.config.get("steps"))
-
     def section(self, name: str) -> dict[str, Any]:
         """Return a section of the configuration; empty if it has none."""
         section = self.config.get(name)

@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 import torch
 import yaml
-from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 import algorithms
@@ -45,7 +44,11 @@ from experiments.trainer import train
 STAGES = {"base": 0, "half-trained": 10, "collapsed": 70}  # steps of the policies
 LAG = 10  # steps between a stale batch and the policy
 PROMPTS, GROUP = 16, 8  # of a batch
-PAGE, VARIANTS = (Path(__file__).with_name(f"anatomy.{kind}") for kind in ("md.j2", "yaml"))
+SEED, BATCHES = 41, 2  # of the run and the batches; batches of each policy
+PAGE = Path(__file__).with_name("anatomy.md.j2")
+COMPARED = yaml.safe_load(PAGE.with_name("anatomy.yaml").read_text(encoding="utf-8"))
+NEIGHBOURS: list[str] = COMPARED["neighbours"]
+BY_RATE: dict[str, dict[str, Any]] = COMPARED["by_rate"]
 EQUAL, SAME = 0.999, 0.9999  # cosines
 # A policy that is trained on few problems soon solves them, each with few programs.
 TASK = ("task=mini", "task.train_problems=32", "name=anatomy")
@@ -61,8 +64,6 @@ class Options:
     out: Path = Path("docs/results/anatomy.md")  # the page; all cosines are in a CSV file beside it
     output_dir: Path = Path("outputs")  # folder of the run that gives the policies
     only: str | None = None  # some objectives, with commas between them; by default all
-    seeds: PositiveInt = 2  # batches of each policy
-    seed: NonNegativeInt = 41  # of the run and the batches
 
 
 # The compared objectives
@@ -102,24 +103,12 @@ def objectives() -> dict[str, Objective]:
         name: Objective(name, data=data[algorithms.make(name).needs.share])
         for name in algorithms.names()
     }
-    variants = yaml.safe_load(VARIANTS.read_text(encoding="utf-8"))
-    return found | {name: Objective(**fields) for name, fields in variants.items()}
+    return found | {name: Objective(**fields) for name, fields in COMPARED["variants"].items()}
 
 
 # The weight of a prompt by its success rate
 
-# objectives whose advantage is a weight times r − p where π = μ = π_ref
-BY_RATE: dict[str, dict[str, Any]] = {
-    "rloo": {"kl_coef": 0.0},
-    "grpo": {"kl_coef": 0.0},
-    "maxrl": {},
-    "spo": {"q0": "group_soft", "slope_width": 1e-9, "slope_bound": 1e9, "beta": 0.02},
-}
 RATE_GROUP = 40
-NEIGHBOURS = (
-    *("spo", "spo group_soft", "raft", "rloo", "grpo kl=0", "ppo kl=0"),
-    *("maxrl", "w_reinforce", "oapl"),
-)
 
 
 def prompt_weight(name: str, rate: float) -> float:
@@ -300,7 +289,7 @@ def main(options: Options) -> None:
     policies, tables, facts = Policies(options.output_dir), [], []
     # Its parts provide the batches: groups twice as large, half of them offline.
     given = [*TASK, *QUIET, *CHECKLESS, "algo=spo", "algo.q0=monte_carlo", "steps=1"]
-    given += ["train.offline_share=0.5", f"train.group_size={2 * GROUP}", f"seed={options.seed}"]
+    given += ["train.offline_share=0.5", f"train.group_size={2 * GROUP}", f"seed={SEED}"]
     given += [f"train.prompts={PROMPTS}", f"output_dir={options.output_dir}"]
     config = resolve_defaults(config_of(given), "cpu")
     base = policies.at(0)
@@ -309,7 +298,7 @@ def main(options: Options) -> None:
         records = Records(config)
         with build(config, records) as parts:
             rollout = policies.at(step)
-            batches = generate(parts, rollout, options.seeds)
+            batches = generate(parts, rollout, BATCHES)
             solved = np.mean([sample.accepted for own, _ in batches for sample in own])
             facts.append([stage, str(step), f"{solved:.3f}"])
             for age, late in (("fresh", 0), ("stale", LAG)):

@@ -103,9 +103,8 @@ class Bench:
 def random_tokens(bench: Bench, rows: int, count: int) -> list[tuple[int, ...]]:
     """Rows of random tokens, the same each time."""
     shape, draw = (rows, count), torch.Generator().manual_seed(0)
-    return list(
-        map(tuple, torch.randint(3, bench.model.vocab_size, shape, generator=draw).tolist())
-    )
+    tokens = torch.randint(3, bench.model.vocab_size, shape, generator=draw)
+    return list(map(tuple, tokens.tolist()))
 
 
 def main(options: Options) -> int:
