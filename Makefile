@@ -38,7 +38,7 @@ $(READY): pyproject.toml constraints.txt
 lock: ## constraints.txt: the newest version of each package that pyproject.toml allows
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PIP) --dry-run --ignore-installed --report $(VENV)/lock.json \
-		--editable '.[dev,docs,inspect,launch,notebook,peer,rliable]'
+		--editable '.[dev,docs,inspect,launch,notebook,peer]'
 	@$(PY) -c 'import json; \
 		found = [p["metadata"] for p in json.load(open("$(VENV)/lock.json"))["install"] if not p["is_direct"]]; \
 		print("# Made by make lock."); \

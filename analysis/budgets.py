@@ -8,6 +8,7 @@ evaluations of a run, each problem's score is interpolated linearly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from analysis import metrics
 from analysis.comparisons import difference_table, paired_differences, tier_table
 from analysis.groups import Group, GroupScores
 from analysis.intervals import grid_interval, interval_columns
-from analysis.runs import Run, memoize
+from analysis.runs import Run, memoize, parse_yaml
 
 # Columns whose sum is each x-axis, as far as they were recorded. The reference's tokens for SPO's
 # initial values are charged like any others; evaluations are not charged.
@@ -28,26 +29,10 @@ X_AXES = {
     "flops": ("budget/flops",),
     "wall_time": ("time/total_s",),
 }
-NOT_CHARGED = {"wall_time": "time/evaluate_s"}
-BUDGET_TITLES = {  # counters of a run's budget
-    "generated_tokens": "generated tokens",
-    "reference_tokens": "reference tokens",
-    "judged_programs": "judged programs",
-    "judged_tests": "judged tests",
-    "optimiser_steps": "optimiser steps",
-    "flops": "FLOPs",
-}
-OFFLINE_TITLES = {  # the data set's programs that an arm learned from
-    "offline_accepted": "accepted programs learned from",
-    "offline_rejected": "rejected programs learned from",
-}
-PHASE_TITLES = {
-    "generate": "generation",
-    "judge": "judging",
-    "reference": "base model",
-    "train": "training",
-    "sync": "weights and checks",
-}
+COLUMNS = parse_yaml(Path(__file__).with_name("columns.yaml").read_text(encoding="utf-8"))
+BUDGET_TITLES: dict[str, str] = COLUMNS["budget"]
+OFFLINE_TITLES: dict[str, str] = COLUMNS["offline"]
+PHASE_TITLES: dict[str, str] = COLUMNS["phase"]
 AREA = "pass@1, mean so far"  # the area under its curve over the budget spent, over the budget
 NAN = float("nan")
 KL_STEPS = 10
@@ -76,8 +61,8 @@ def cumulative_spend(run: Run, x: str) -> pd.Series:
     if not columns:
         return pd.Series(np.nan, index=run.metrics.index)
     total = run.metrics[columns].astype(float).sum(axis=1, min_count=1)
-    if NOT_CHARGED.get(x) in run.metrics:
-        total -= run.metrics[NOT_CHARGED[x]].astype(float).fillna(0.0)
+    if x == "wall_time" and "time/evaluate_s" in run.metrics:
+        total -= run.metrics["time/evaluate_s"].astype(float).fillna(0.0)
     return total
 
 
@@ -169,11 +154,8 @@ def scores_at_budget(
     rows = [run.evaluated_steps.index(step) for step in steps]
     scores = {}
     for metric, grid in metrics.scores_by_step(run, ks).items():
-        names, values, weights = (
-            np.array(grid.problems, object),
-            grid.values[rows],
-            grid.weights[rows],
-        )
+        names, values = np.array(grid.problems, object), grid.values[rows]
+        weights = grid.weights[rows]
         value, weight = (
             (1 - share) * part[after - 1] + share * part[after] for part in (values, weights)
         )
@@ -296,22 +278,7 @@ class TrainingMetric(NamedTuple):
     high: float = np.inf
 
 
-TRAINING_METRICS = (
-    TrainingMetric("reward_mean", "reward"),
-    TrainingMetric("loss", "loss"),
-    TrainingMetric("entropy", "entropy, nats per token"),
-    TrainingMetric("response_tokens_mean", "response length, tokens"),
-    TrainingMetric("truncated_share", "truncated responses, share", high=1.02),
-    TrainingMetric("kl_ref", "KL to the reference, nats per response"),
-    TrainingMetric("grad_norm", "gradient norm before clipping"),
-    TrainingMetric("step_clipped", "steps with a clipped gradient, share", high=1.02),
-    TrainingMetric("clip_share", "tokens beyond the ratio's bound, share", high=1.02),
-    TrainingMetric("ess_responses", "effective sample size of responses, share", high=1.02),
-    TrainingMetric("weight/accepted", "gradient weight on accepted responses", high=1.02),
-    TrainingMetric("weight/rejected", "gradient weight on rejected responses", high=1.02),
-    # A critic that begins far off has values like −30, beside which the rest would be a flat line.
-    TrainingMetric("value/explained_variance", "critic's explained variance", -1.0, 1.02),
-)
+TRAINING_METRICS = tuple(TrainingMetric(**one) for one in COLUMNS["training"])
 
 
 def training_curve(groups: Sequence[Group], window: int) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from analysis import comparisons
 from analysis.comparisons import PairedDifference
-from analysis.experiment import Experiment, Plan, read_experiment, run_command
+from analysis.experiment import Experiment, Plan, run_command
 from analysis.findings import caveats, contrast_phrase, decision_needs, format_difference
 from analysis.groups import (
     EvaluatedModel,
@@ -36,7 +36,8 @@ from analysis.groups import (
 from analysis.intervals import RESOURCES
 from analysis.metrics import TITLES
 from analysis.rendering import number
-from analysis.runs import RunError, experiment_of, find_runs, is_packed, load_run, runs_of_arms
+from analysis.runs import RunError, find_runs, load_run, runs_of_arms
+from analysis.study_frames import read_study
 from analysis.tables import power_table
 from envs.command_line import did_you_mean, quiet_when_unread
 
@@ -57,8 +58,6 @@ class Options:
     a: str
     b: str  # the same of the other group
     study: Path | None = None  # the output folder of a study that a and b are arms of; or packed
-    # a target difference: how many seeds, samples or problems would detect it
-    wish: Annotated[float, Field(gt=0, lt=1)] = 0.05
     # a difference in pass@k up to which a and b are equal, named before the runs; null: none, or
     # that of a packed study
     margin: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -96,7 +95,7 @@ def compare(options: Options) -> int:
             file=sys.stderr,
         )
         return 2
-    print_comparison(comparison, options.wish)
+    print_comparison(comparison)
     return 0
 
 
@@ -158,7 +157,7 @@ def within_study(
         if arm not in arms:
             near, listed = did_you_mean(arm, list(arms)), ", ".join(arms)
             raise RunError(f"{key}={arm}: no such arm; {near}arms of {folder}: {listed}")
-    experiment = _read_study(folder, arms[a], Plan(margin, control))
+    experiment = read_study(folder, Plan(margin, control)).experiment
     groups = [_group_of(key, arm, arms[arm], experiment) for key, arm in (("a", a), ("b", b))]
     labels = [group.label for group in groups]
     trained = {model.label: model for model in experiment.trained}
@@ -193,21 +192,6 @@ def within_study(
     )
 
 
-def _read_study(folder: Path, runs_of_a: set[str], plan: Plan) -> Experiment:
-    """Return what the report makes of a study: the experiment that a's runs are in."""
-    paths = find_runs([folder], "study")
-    if is_packed(folder):
-        name = experiment_of(folder)
-    else:
-        names = {path: experiment_of(path) for path in paths}
-        name = next((names[path] for path in paths if path.name in runs_of_a), "")
-        paths = [path for path in paths if names[path] == name]
-    experiment, _ = read_experiment(name, paths, plan)
-    if experiment is None:
-        raise RunError(f"study={folder}: no run of a is in there; arms.json names them")
-    return experiment
-
-
 def _group_of(key: str, arm: str, runs: set[str], experiment: Experiment) -> Group:
     """Return the group of an arm's runs."""
     groups = [g for g in experiment.groups if any(run.path.name in runs for run in g.runs)]
@@ -226,11 +210,10 @@ def _between(pairs: Iterable[PairedDifference], labels: Sequence[str]) -> list[P
     ]
 
 
-def print_comparison(comparison: Comparison, target: float) -> None:
+def print_comparison(comparison: Comparison) -> None:
     """Print a comparison.
 
-    `target` is a difference for which the needed seeds, samples and problems are printed. With a
-    margin, each pass@k has an answer: above, below, equal within the margin, not decided.
+    With a margin, each pass@k has an answer: above, below, equal within the margin, not decided.
     """
     models, pairs, ks = comparison.models, comparison.pairs, comparison.ks
     console = Console(highlight=False)
@@ -243,7 +226,7 @@ def print_comparison(comparison: Comparison, target: float) -> None:
         found = contrast_phrase(claim)
         lines.append(f"{claim.pair.metric}, claimed before the runs: {found} (p {claim.p:.3f}).")
     ends = (f"pass@{ks[0]}", f"pass@{ks[-1]}")
-    table = power_table(models, pairs, target).to_dict("records")
+    table = power_table(models, pairs).to_dict("records")
     lines += [power_sentence(row) for row in table if row["metric"] in ends]
     for line in [*lines, *(f"note: {sentence}" for sentence in comparison.notes)]:
         console.print(line, markup=False)
@@ -259,12 +242,10 @@ def difference_table(comparison: Comparison) -> Table:
         )
     for i, pair in enumerate(comparison.pairs):
         if pair.seeds:
+            means = (comparisons.mean_score(model, pair.metric) for model in comparison.models)
             table.add_row(
                 TITLES.get(pair.metric, pair.metric),
-                *(
-                    number(comparisons.mean_score(model, pair.metric))
-                    for model in comparison.models
-                ),
+                *map(number, means),
                 format_difference(pair),
                 number(pair.improvement, 2),
                 *(number(family[i]) for family in p.values()),
@@ -285,7 +266,7 @@ def answer_sentence(pair: PairedDifference) -> str:
 
 
 def power_sentence(row: dict[Any, Any]) -> str:
-    """State the detectable difference in one metric, and the resources to detect `wish`.
+    """State the detectable difference in one metric, and the resources to detect one of `wish`.
 
     Where the groups differ by the same on every seed and problem there is no noise to tell it from.
     """

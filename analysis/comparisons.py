@@ -117,12 +117,7 @@ def paired_differences(
     groups: Sequence[ScoredGroup], metrics: Iterable[str]
 ) -> list[PairedDifference]:
     """Return every two groups once, in order, for each metric; p-values adjusted per metric."""
-    differences = []
-    for metric in metrics:
-        family = _all_pairs(groups, metric)
-        adjusted = holm(p_values(family))
-        differences += [replace(d, adjusted_p=p) for d, p in zip(family, adjusted, strict=True)]
-    return differences
+    return [one for metric in metrics for one in holm_corrected(_all_pairs(groups, metric))]
 
 
 def _all_pairs(groups: Sequence[ScoredGroup], metric: str) -> list[PairedDifference]:
@@ -238,6 +233,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def holm_corrected(family: Sequence[PairedDifference]) -> list[PairedDifference]:
+    """Return a family of differences with the p-values that `holm` adjusts."""
+    return [replace(d, adjusted_p=p) for d, p in zip(family, holm(p_values(family)), strict=True)]
+
+
 def find_pair(pairs: Sequence[PairedDifference], a: str, b: str) -> PairedDifference:
     """Return a - b from pairs of either order. Raises KeyError if there is none."""
     for pair in pairs:
@@ -251,11 +251,9 @@ def find_pair(pairs: Sequence[PairedDifference], a: str, b: str) -> PairedDiffer
 def mean_score(group: ScoredGroup, metric: str) -> float:
     """Return a group's mean over seeds and problems; NaN where the metric was not measured."""
     grid = group.grids.get(metric)
-    return (
-        NAN
-        if grid is None
-        else float(intervals.estimate(intervals.seed_means(grid.values, grid.weights)).mean)
-    )
+    if grid is None:
+        return NAN
+    return float(intervals.estimate(intervals.seed_means(grid.values, grid.weights)).mean)
 
 
 # Tables of differences.

@@ -15,7 +15,6 @@ import pandas as pd
 from analysis import comparisons
 from analysis.budgets import smoothing_window
 from analysis.crossing import crossing_table
-from analysis.curve_fits import CurveFit, curve_fits
 from analysis.front import front_differences
 from analysis.groups import EvaluatedModel, Group, base_key, common_ks, evaluated_models, group_runs
 from analysis.metrics import reported_metrics
@@ -85,11 +84,6 @@ class Experiment:
     def interactions(self) -> list[comparisons.PairedDifference]:
         """The differences of two differences among the contrasts."""
         return comparisons.interactions(self.trained, self.named_contrasts)
-
-    @cached_property
-    def fits(self) -> list[CurveFit]:
-        """The groups' curves over each budget, fitted or refused."""
-        return curve_fits(self.groups, self.ks)
 
     @cached_property
     def crossings(self) -> pd.DataFrame:

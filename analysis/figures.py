@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.budgets import TRAINING_METRICS, X_AXES, thinned
-from analysis.curve_fits import TAIL, CurveFit
+from analysis.budgets import COLUMNS, TRAINING_METRICS, X_AXES, thinned
 from analysis.experiment import Experiment
 from analysis.findings import FEW_PROBLEMS, headline_metrics
 from analysis.groups import spoken
@@ -36,15 +35,7 @@ MOST_BANDS = 6  # series with bands in a figure of its own, where none can be hi
 MEAN = ("mean", "low", "high")
 TABLES = ("table", "training", "curve", "pass_at_k", "turn_curve")  # that figures are made of
 ABOVE_ONE = 1.02  # the end of an axis of shares
-AXES = {  # budget → the words for choosing it, and the axis title
-    "step": ("steps", "training steps"),
-    "generated_tokens": ("tokens", "tokens generated in training"),
-    "judged_programs": ("judged programs", "programs judged in training"),
-    "flops": ("FLOPs", "floating-point operations of the models in training"),
-    "wall_time": ("wall time", "wall time in {}, without evaluations"),
-    "kl_ref": ("distance from the base", "distance from the base: KL in nats per response"),
-    "pass@1": ("pass@1: the front", "pass@1 along training"),
-}
+AXES: dict[str, list[str]] = COLUMNS["axes"]  # budget → words for choosing it, and axis title
 COLOURS = ("#0072b2", "#d55e00", "#00875f", "#b8548f", "#2a8fc4", "#b07800")
 OF_PAGE = 10  # colours g0, g1, … of its style sheet
 PLACES = {"spo": 0, "ppo": 1, "grpo": 2, "rloo": 3, "sft": 5, "raft": 6}  # others: what is free
@@ -350,7 +341,6 @@ def draw_figures(
         "learning": learning_choices(training, curve, styles, window),
         "training": training_choices(training, styles),
         "pass_at_k": [("", pass_at_k_panels(pass_at_k, styles))],
-        "fits": fit_choices(experiment.fits, styles),
         "turns": turn_choices(turns, styles),
     }
     kept = {n: [one for one in of if one[1] or n == "headline"] for n, of in choices.items()}
@@ -449,27 +439,6 @@ def pass_at_k_panels(table: pd.DataFrame, styles: Styles) -> list[Panel]:
     y = Axis("pass@k", 0, min(axis_range([table["high"].to_numpy()])[1], ABOVE_ONE))
     series, title = lines(table, "tries", MEAN), "pass@k: at least one of k programs is right"
     return [draw_panel(title, x, y, series, styles)] if series else []
-
-
-def fit_choices(fits: Sequence[CurveFit], styles: Styles) -> Choices:
-    """Draw the fitted curves up to twice the budget, with the scores that they are fitted to."""
-    by_axis: dict[str, dict[str, list[Series]]] = {}
-    for one in fits:
-        measured, label = one.measured, one.measured.label
-        if one.curve is None or one.replicates is None or label not in styles:
-            continue
-        budget = np.linspace(measured.budget[1] / 4, 2 * measured.budget[-1], 40)
-        low, high = np.quantile(one.replicates.at(budget), [TAIL, 1 - TAIL], axis=0)
-        by_axis.setdefault(measured.axis, {}).setdefault(measured.metric, []).extend(
-            (
-                Series(label, budget, one.curve.at(budget), low, high, markers=False),
-                Series(label, measured.budget, measured.scores, line=False),
-            )
-        )
-    return [
-        (AXES[x][0], [line_panel(metric, x, series, styles) for metric, series in found.items()])
-        for x, found in by_axis.items()
-    ]
 
 
 def turn_choices(curve: pd.DataFrame, styles: Styles) -> Choices:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -96,9 +95,7 @@ def gains_over_base(experiment: Experiment, metric: str) -> list[PairedDifferenc
         of = [m for m in experiment.trained if experiment.starts.get(m.label) == base.label]
         pairs = comparisons.paired_differences([base, *of], [metric])
         gains += [pair.reversed() for pair in pairs if pair.a == base.label]
-    gains = [gain for gain in gains if not math.isnan(gain.difference.mean)]
-    adjusted = comparisons.holm(comparisons.p_values(gains))
-    return [replace(gain, adjusted_p=p) for gain, p in zip(gains, adjusted, strict=True)]
+    return comparisons.holm_corrected([g for g in gains if not math.isnan(g.difference.mean)])
 
 
 def _on_front(experiment: Experiment, metric: str) -> list[str]:
@@ -354,7 +351,9 @@ def _evaluation(groups: Sequence[Group]) -> Iterator[str]:
     """On which problems, in how many turns, and with how many seeds groups were evaluated."""
     on = {
         "the problems that were trained on (eval.split=train), which says nothing of others": [
-            group.label for group in groups if group.runs[0].on_training_problems
+            group.label
+            for group in groups
+            if group.settings.get("eval.split") == "train" and group.settings.get("steps")
         ],
         "the test split outside a study's final evaluation, so that nothing may be chosen by it": [
             g.label for g in groups if any("test_split_warning" in run.info for run in g.runs)

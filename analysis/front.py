@@ -15,12 +15,11 @@ arm spends to get there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
-from analysis.comparisons import PairedDifference, holm, p_values
+from analysis.comparisons import PairedDifference, holm_corrected
 from analysis.groups import EvaluatedModel
 from analysis.intervals import Interval, estimate, seed_means
 from analysis.metrics import AT_EQUAL, DISTINCT_ACCEPTED, ProblemScores, scores_by_step, stack_seeds
@@ -42,9 +41,7 @@ def front_differences(
     found: list[PairedDifference] = []
     for metric in front_metrics(ks):
         pairs = (_difference(a, b, metric, tuple(ks)) for a, b in combinations(models, 2))
-        family = [pair for pair in pairs if pair is not None]
-        for pair, p in zip(family, holm(p_values(family)), strict=True):
-            found.append(replace(pair, adjusted_p=p))
+        found += holm_corrected([pair for pair in pairs if pair is not None])
     return found
 
 

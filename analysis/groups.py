@@ -48,10 +48,6 @@ class Group:
     runs: tuple[Run, ...]
     repeats: tuple[Run, ...] = ()
 
-    @property
-    def algo(self) -> str:
-        return self.runs[0].algo
-
     @cached_property
     def last_step(self) -> int:
         """The latest step at which any run was evaluated; 0 if none was."""
@@ -105,8 +101,8 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     for members in by_settings.values():
         members.sort(key=lambda run: _data_hash(run) is None)
     groups = [_one_per_seed(settings_of(members[0]), members) for members in by_settings.values()]
-    for algo in {group.algo for group in groups}:
-        places = [i for i, group in enumerate(groups) if group.algo == algo]
+    for algo in {group.runs[0].algo for group in groups}:
+        places = [i for i, group in enumerate(groups) if group.runs[0].algo == algo]
         labels = _labels(algo, [groups[i] for i in places])
         for i, label in zip(places, labels, strict=True):
             groups[i] = replace(groups[i], label=label)

@@ -207,17 +207,13 @@ def interval(
     return Interval(mean, max(mean - half, bounds[0]), min(mean + half, bounds[1]))
 
 
-# The aggregates of rliable (Agarwal et al. 2021, 2108.13264), with problems as its tasks. The
-# estimates equal those of rliable 1.2.0, which has no TIE. Intervals differ, because there each
-# task has runs of its own, and here a run answers every problem.
-
-
 TIE = 1e-12  # smaller differences come from the order of summation or interpolation
 
 
 def probability_of_improvement(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the probability that a run of A beats one of B on a problem, mean over problems.
 
+    That of rliable (Agarwal et al. 2021, 2108.13264), with problems as its tasks.
     (…, seeds, problems) each → (…). Ties count one half and NaN is ignored; NaN if nothing is left.
     """
     wins = pairs = np.zeros((*b.shape[:-2], b.shape[-1]))
@@ -230,21 +226,6 @@ def probability_of_improvement(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     shares = np.where(measured, wins / np.maximum(pairs, 1), 0.0)
     with np.errstate(invalid="ignore"):
         return shares.sum(axis=-1) / measured.sum(axis=-1)
-
-
-def interquartile_mean(values: np.ndarray) -> float:
-    """Return the mean of the middle half of the values pooled over seeds and problems, no NaN."""
-    ordered = np.sort(values[~np.isnan(values)], axis=None)
-    cut = ordered.size // 4
-    return float(ordered[cut : ordered.size - cut].mean()) if ordered.size else float("nan")
-
-
-def performance_profile(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Return the share of pooled values above each threshold (thresholds,), without NaN."""
-    ordered = np.sort(values[~np.isnan(values)], axis=None)
-    if not ordered.size:
-        return np.full(len(thresholds), np.nan)
-    return 1 - np.searchsorted(ordered, thresholds, side="right") / ordered.size
 
 
 OUTLIER_P = 0.1  # an arm's variance that chance would exceed less often is its own matter
@@ -395,19 +376,14 @@ def sampling_variance(accepted: np.ndarray, samples: np.ndarray, k: int) -> np.n
     variances = np.full(np.shape(accepted), np.nan)
     for n in {int(n) for n in np.unique(samples) if n >= max(k, 2)}:
         scores = np.array([pass_at_k(n, c, k) for c in range(n + 1)])
-        redrawn = _binomials(n)
+        c = np.arange(n + 1)
+        log_binomial = gammaln(n + 1) - gammaln(c + 1) - gammaln(n - c + 1)
+        rate = c[:, None] / n  # a row each, with the probabilities of 0 … n of n
+        redrawn = np.exp(log_binomial + xlogy(c, rate) + xlogy(n - c, 1 - rate))
         variance = (redrawn @ scores**2 - (redrawn @ scores) ** 2).clip(0) * n / (n - 1)
         of_size = samples == n
         variances[of_size] = variance[accepted[of_size].astype(int)]
     return variances
-
-
-def _binomials(n: int) -> np.ndarray:
-    """Return (n + 1, n + 1): row c has the probabilities of 0 … n of n at success rate c/n."""
-    c = np.arange(n + 1)
-    rate = c[:, None] / n
-    log_binomial = gammaln(n + 1) - gammaln(c + 1) - gammaln(n - c + 1)
-    return np.exp(log_binomial + xlogy(c, rate) + xlogy(n - c, 1 - rate))
 
 
 def smallest_difference(pair: Estimate, power: float = POWER) -> np.ndarray:

@@ -41,9 +41,8 @@ MOST_SAMPLES = 150_000  # of a page
 MOST_BYTES = 1_700_000  # of a page, packed; tables and figures come on top
 MOST_PROMPT = 20_000  # characters
 FEWEST = 10  # samples of a model for a problem, before problems are left out
-LIMITS = (  # forms of a model for a problem, characters of a program; the first that fit are used
-    *((40, 20_000), (12, 8_000), (6, 4_000), (3, 2_000), (2, 800)),
-)
+# forms of a model for a problem, characters of a program; the first that fit are used
+LIMITS = ((40, 20_000), (12, 8_000), (6, 4_000), (3, 2_000), (2, 800))
 SEPARATOR = "\x00"  # between the forms of answers; no program that can be parsed has it
 
 

@@ -29,13 +29,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
     Raises ValueError unless 0 <= c <= n and 1 <= k <= n.
     """
-    if n < 0 or c < 0:
-        raise ValueError(f"pass@k needs counts of at least 0, got n={n}, c={c}")
-    if k < 1:
-        raise ValueError(f"pass@k needs k of at least 1, got k={k}")
-    if c > n:
-        raise ValueError(f"pass@k: more accepted than samples, c={c} > n={n}")
-    if k > n:
-        raise ValueError(f"pass@{k} cannot be estimated from n={n} samples: draw at least {k}")
+    if not (0 <= c <= n and 1 <= k <= n):
+        raise ValueError(f"pass@{k} cannot be estimated from n={n} samples with c={c} accepted")
     choices = comb(n, k)
     return (choices - comb(n - c, k)) / choices

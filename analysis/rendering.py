@@ -14,7 +14,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from analysis.budgets import BUDGET_TITLES, OFFLINE_TITLES, PHASE_TITLES
+from analysis.budgets import BUDGET_TITLES, COLUMNS, OFFLINE_TITLES, PHASE_TITLES
 from analysis.findings import Finding
 from analysis.groups import NOTHING, common_ks, samples_per_problem, spoken
 from analysis.intervals import interval_columns
@@ -28,9 +28,7 @@ HEADINGS = (
     | OFFLINE_TITLES
     | {"wall_s": "wall time"}
     | {f"{phase}_s": title for phase, title in PHASE_TITLES.items()}
-    | {"trained_s": "training in total", "evaluate_s": "evaluating (not charged)"}
-    | {"step_s": "per step", "judge_cpu_s": "judge CPU"}
-    | {"peak_mb": "peak memory, MB", "gpu_peak_mb": "peak GPU memory, MB"}
+    | COLUMNS["cost"]
 )
 Cells = tuple[list[str], list[list[str]]]  # heading and rows
 Row = Mapping[Any, Any]
@@ -96,11 +94,6 @@ def count(value: Any) -> str:
     return f"{value:,.0f}" if value < 1e10 else f"{value:.3g}".replace("e+", "e")
 
 
-def amount(name: str, value: Any) -> str:
-    """Return a cell of costs.csv or of a budget: a duration or a count."""
-    return duration(value) if name.endswith("_s") else count(value)
-
-
 def ends(low: Any, high: Any, digits: int = 3) -> str:
     """Return the ends of an interval, with more digits where they would look the same.
 
@@ -149,7 +142,7 @@ def amount_cells(table: pd.DataFrame) -> Cells:
     table = table[table["step"] > 0] if "step" in table else table
     names = [n for n in HEADINGS if n in table and (table[n].fillna(0) > 0).any()]
     rows = [
-        [row["label"], *(amount(name, row[name]) for name in names)]
+        [row["label"], *((duration if n.endswith("_s") else count)(row[n]) for n in names)]
         for row in table.to_dict("records")
     ]
     return ["", *(HEADINGS[name] for name in names)], rows if names else []
@@ -188,14 +181,12 @@ def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str
 
     if any(len(row) != len(heading) for row in rows):
         raise ValueError(f"a row has not the {len(heading)} columns of its heading")
-    titles, *body = [list(map(_cell, row)) for row in (heading, *rows)]
+    # each text in one line, with pipes escaped
+    titles, *body = [
+        [" ".join(text.split()).replace("|", "\\|") for text in row] for row in (heading, *rows)
+    ]
     align = ["left", *["right"] * (len(heading) - 1)]
     return tabulate(body, titles, tablefmt="pipe", colalign=align, disable_numparse=True)
-
-
-def _cell(text: str) -> str:
-    """Return the text in one line, with pipes escaped."""
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 # Whole documents.

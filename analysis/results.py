@@ -19,8 +19,8 @@ readers do not see:
 On another page than the study's own, a name begins with the study: <!--= front; sft; pass@1 -->.
 A difference of two differences is <!--= (a_old - a) - (b_old - b); pass@1 -->.
 Columns: those of table.csv, costs.csv and crossing.csv; metrics of turns.csv; `area`; `METRIC at
-AXIS` (equal budget); `A of METRIC over AXIS` (curve_fits.csv); `COLUMN in second half` (of the
-steps, of metrics.parquet); `spread of pass@K` over seeds; of differences also `time` and `memory`.
+AXIS` (equal budget); `COLUMN in second half` (of the steps, of metrics.parquet); `spread of
+pass@K` over seeds; of differences also `time` and `memory`.
 Forms: `interval` and `letters` of an arm, `range` over seeds of a second half, `mean`, `unsigned`
 and `verdict` of a difference (is it above 0?).
 """
@@ -305,11 +305,6 @@ def _cells(
                 if isinstance(value, int | float) and row["label"] in labels:
                     digits = 3 if str(column).startswith(SHARES) else 0
                     yield (labels[row["label"]], str(column)), cell(row, str(column), digits)
-    for row in tables["curve_fits"].to_dict("records"):
-        for column in map(str, row.keys() - {"label", "metric", "axis"}):
-            if f"{column}_low" in row or column.startswith("second_half"):
-                key = f"{column} of {row['metric']} over {row['axis']}"
-                yield (labels[row["label"]], key), cell(row, column)
     for name in ("turns", "equal_budget"):
         for row in tables.get(name, pd.DataFrame()).to_dict("records"):
             if row["label"] in labels:

@@ -102,11 +102,6 @@ class Run:
         """The k of pass@k in the run's `eval.k`."""
         return tuple(sorted(set(self.section("eval").get("k") or KS)))
 
-    @property
-    def on_training_problems(self) -> bool:
-        """Whether the run trained on the problems that it was evaluated on (`eval.split=train`)."""
-        return self.section("eval").get("split") == "train" and bool(self.config.get("steps"))
-
     def section(self, name: str) -> dict[str, Any]:
         """Return a section of the configuration; empty if it has none."""
         section = self.config.get(name)
@@ -147,10 +142,7 @@ def find_runs(patterns: Iterable[str | Path], key: str = "runs") -> list[Path]:
     for pattern in texts:
         folders = [Path(p) for p in glob.glob(pattern, recursive=True) if Path(p).is_dir()]
         if not folders:
-            parts = pattern.split()
-            cure = "give a folder or a quoted pattern"
-            if len(parts) > 1:
-                cure = f"several have commas between them: {key}={','.join(parts)}"
+            cure = "give a folder or a quoted pattern; several have commas between them"
             raise RunError(f"{key}={pattern}: no such folder; {cure}")
         for folder in folders:
             found.update(path.resolve() for path in _runs_below(folder))

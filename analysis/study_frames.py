@@ -21,7 +21,7 @@ import pandas as pd
 
 from analysis.budgets import evaluation_curve
 from analysis.comparisons import difference_table, find_pair
-from analysis.experiment import Experiment, read_experiment
+from analysis.experiment import UNPLANNED, Experiment, Plan, read_experiment
 from analysis.figures import Axis, Panel, Series, axis_range, legend_panel
 from analysis.metrics import counts_at_step
 from analysis.runs import Run, RunError, experiment_of, find_runs
@@ -100,12 +100,12 @@ def along_training(curve: pd.DataFrame, y: str, x: str, arms: Sequence[str]) -> 
     return legend_panel(f"{y} over {x}", across, up, series, names_at=60)
 
 
-def read_study(folder: Path) -> Study:
+def read_study(folder: Path, plan: Plan = UNPLANNED) -> Study:
     """Read a packed study or a folder of runs. Raises RunError, also for runs of several names."""
     paths = find_runs([folder], "study")
     names = sorted({experiment_of(path) for path in paths})
     if len(names) > 1:
         raise RunError(f"study={folder}: runs of {', '.join(names)}; give the folder of one")
-    experiment, _ = read_experiment(names[0], paths)
+    experiment, _ = read_experiment(names[0], paths, plan)
     assert experiment is not None, "a damaged run is an error"
     return Study(experiment)

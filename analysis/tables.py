@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis import comparisons, intervals
 from analysis.budgets import (
+    COLUMNS,
     OFFLINE_TITLES,
     PHASE_TITLES,
     equal_budget_tables,
@@ -24,10 +25,9 @@ from analysis.budgets import (
     training_curve,
 )
 from analysis.comparisons import PairedDifference
-from analysis.curve_fits import fit_differences, fit_table
 from analysis.experiment import Experiment
 from analysis.groups import EvaluatedModel, Group, as_text, common_problems, settings_table
-from analysis.intervals import Estimate
+from analysis.intervals import TARGET_DIFFERENCE, Estimate
 from analysis.metrics import (
     DISTINCT,
     PARTIAL,
@@ -50,10 +50,9 @@ def result_table(models: Sequence[EvaluatedModel]) -> pd.DataFrame:
     """Return table.csv, a row per model: label, seeds, step, problems, samples, and the metrics.
 
     Each metric has its interval in _low and _high. _problems is the number of problems on which it
-    is defined, mean over seeds. _iqm is the interquartile mean over seeds and problems (as
-    rliable's). _common, of metrics that few problems may have, is the mean over the problems that
-    all trained models have, and _common_problems is their number. Trained models also have
-    `gain_over_base` as `gain`, and the budget spent, mean over seeds. Metrics at further
+    is defined, mean over seeds. _common, of metrics that few problems may have, is the mean over
+    the problems that all trained models have, and _common_problems is their number. Trained models
+    also have `gain_over_base` as `gain`, and the budget spent, mean over seeds. Metrics at further
     temperatures follow, as pass@10 (T=1).
     """
     common = {metric: common_problems(models, metric) for metric in PARTIAL}
@@ -88,8 +87,6 @@ def _metric_columns(model: EvaluatedModel, reported: Sequence[Metric]) -> dict[s
         grid = model.grids.get(metric.name)
         row |= intervals.interval_columns(grid, metric.name)
         row[f"{metric.name}_problems"] = float(np.mean(model.problems_defined(metric.name)))
-        if grid is not None:
-            row[f"{metric.name}_iqm"] = intervals.interquartile_mean(grid.measured())
     return row
 
 
@@ -100,18 +97,6 @@ def gain_over_base(model: EvaluatedModel) -> float:
     before = np.mean([accepted_share(run, 0) for run in model.runs])
     after = np.mean([accepted_share(run, model.step) for run in model.runs])
     return float(after / before) if before > 0 else float("nan")
-
-
-def profile_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
-    """Return profile.csv: label, above, share of (seed, problem) pairs with pass@1 above it."""
-    thresholds = np.arange(20) / 20
-    rows = []
-    for model in models:
-        grids = stack_seeds(model.seeds, [pass_scores(counts, (1,)) for counts in model.counts])
-        if "pass@1" in grids:
-            shares = intervals.performance_profile(grids["pass@1"].measured(), thresholds)
-            rows += [(model.label, *pair) for pair in zip(thresholds, shares, strict=True)]
-    return pd.DataFrame(rows, columns=["label", "above", "share"])
 
 
 def pass_at_k_table(models: Iterable[EvaluatedModel]) -> pd.DataFrame:
@@ -230,9 +215,7 @@ def _costs(last_rows: pd.DataFrame) -> dict[str, float]:
         return last_rows.get(column, pd.Series(dtype=float)).astype(float)
 
     costs: dict[str, float] = {"seeds": len(last_rows), "steps": values("step").mean()}
-    # Older runs recorded only the time a phase took, not the time that the loop waited for it.
-    prefix = "time/waited_" if "time/waited_judge_s" in last_rows else "time/"
-    costs |= {f"{phase}_s": values(f"{prefix}{phase}_s").mean() for phase in PHASE_TITLES}
+    costs |= {f"{phase}_s": values(f"time/waited_{phase}_s").mean() for phase in PHASE_TITLES}
     costs |= {name: values(f"time/{name}").mean() for name in ("evaluate_s", "judge_cpu_s")}
     costs["trained_s"] = values("time/total_s").mean() - costs["evaluate_s"]
     costs["step_s"] = costs["trained_s"] / costs["steps"]
@@ -262,15 +245,7 @@ class Check(NamedTuple):
         return value < self.bound if self.flag_below else value > self.bound
 
 
-CHECKS = (
-    Check("nan_steps", "steps with NaN", "Steps with a NaN loss or gradient norm.", 0),
-    Check("reward_kept", "reward kept", "Reward of the last 10 steps over the best 10.", 0.5, True),
-    Check(DISTINCT, "distinct of 5 at the end", "0.2: always the same program.", 0.25, True),
-    Check("entropy_kept", "entropy kept", "Of the last 10 steps over the first 10.", 0.05, True),
-    Check("infra_errors", "judge failures", "Programs on which the judge itself failed.", 0),
-    Check("truncated", "truncated at the end", "Share of the last evaluation's responses.", 0.1),
-    Check("mismatch", "log-prob mismatch", "Of engine and learner, × the run's own bound.", 1.0),
-)
+CHECKS = tuple(Check(**one) for one in COLUMNS["checks"])
 
 
 def health(groups: Sequence[Group], ks: Sequence[int]) -> pd.DataFrame:
@@ -319,9 +294,7 @@ def run_checks(run: Run, ks: tuple[int, ...]) -> dict[str, float]:
 
 
 def power_table(
-    models: Sequence[EvaluatedModel],
-    differences: Sequence[PairedDifference],
-    target: float,
+    models: Sequence[EvaluatedModel], differences: Sequence[PairedDifference]
 ) -> pd.DataFrame:
     """Return power.csv: a row for each pair and metric with an interval.
 
@@ -339,13 +312,13 @@ def power_table(
     drawn = [_sampling(pair.metric, a, b) for pair, (a, b) in zip(pairs, models_of, strict=True)]
     noises = intervals.noise_parts(estimates, np.array(drawn))
     samples = np.array([min(*a.sample_counts, *b.sample_counts) for a, b in models_of])
-    needed = intervals.resources_needed(estimates, noises, samples, target)
+    needed = intervals.resources_needed(estimates, noises, samples, TARGET_DIFFERENCE)
     names = ["a", "b", "metric", "separated"]
     table = pd.DataFrame([[getattr(pair, name) for name in names] for pair in pairs], columns=names)
     return table.assign(
         smallest_difference=intervals.smallest_difference(estimates),
         **{f"of_{source}": share for source, share in noises.shares().items()},
-        wish=target,
+        wish=TARGET_DIFFERENCE,
         **{f"{what}_needed": number for what, number in needed.items()},
     )
 
@@ -402,16 +375,13 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "control.csv": comparisons.control_table(experiment.against_control),
         "tiers.csv": comparisons.tier_table(trained, pairs),
         "letters.csv": comparisons.letter_table(trained, pairs),
-        "power.csv": power_table(trained, pairs, intervals.TARGET_DIFFERENCE),
+        "power.csv": power_table(trained, pairs),
         "equal_budget.csv": at_equal_budget,
         "equal_budget_differences.csv": equal_budget_differences,
         "thresholds.csv": threshold_table(groups) if trained else pd.DataFrame(),
         "curve.csv": evaluation_curve(groups, ks),
-        "curve_fits.csv": fit_table(experiment.fits),
-        "curve_fit_differences.csv": fit_differences(experiment.fits),
         "pass_at_k.csv": pass_at_k_table(models),
         "crossing.csv": experiment.crossings,
-        "profile.csv": profile_table(models),
         "difficulty.csv": difficulty_table(models),
         "verdicts.csv": verdicts,
     }

@@ -282,10 +282,8 @@ def one_of(n: int, right: int, passed: int, passed_right: int, drawn: int) -> fl
 
         (1 − p) passed_right / passed + p (right − passed_right) / (n − passed).
 
-    Raises ValueError unless 1 <= drawn <= n.
+    1 <= drawn <= n.
     """
-    if not 1 <= drawn <= n:
-        raise ValueError(f"{drawn} of {n} conversations cannot be drawn")
     none = comb(n - passed, drawn) / comb(n, drawn)
     chance = (1 - none) * passed_right / passed if passed else 0.0
     return chance + (none * (right - passed_right) / (n - passed) if none else 0.0)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import sys
 import time
 from collections import Counter
@@ -75,7 +74,6 @@ _MAX_LISTED = 40  # disagreements, and problems that accept cheap programs
 _MAX_LINE_CHARS = 2000
 _MARKED = " (problem needs a checker)"
 _KINDS = {"solution": "right", "incorrect": "wrong", "public": "right, on public tests"}
-_Z = 1.959964  # of the normal distribution, two-sided 95 %
 _COUNTS = ("right", "right_rejected", "wrong", "wrong_accepted")
 
 
@@ -362,20 +360,16 @@ def error_rates(problems: int, counted: Sequence[Mapping[str, int]]) -> dict[str
     def rate(count: int, total: int) -> tuple[float, float, float] | None:
         if not total:
             return None
-        share, square = count / total, _Z * _Z
-        middle = share + square / (2 * total)
-        half = _Z * math.sqrt(share * (1 - share) / total + square / (4 * total * total))
-        scale = 1 + square / total
-        return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+        from scipy import stats
 
-    return (
-        {"problems": problems, "measured_problems": len(counted)}
-        | totals
-        | {
-            "false_rejects": rate(totals["right_rejected"], totals["right"]),
-            "false_accepts": rate(totals["wrong_accepted"], totals["wrong"]),
-        }
-    )
+        found = stats.binomtest(count, total)
+        low, high = found.proportion_ci(method="wilson")
+        return found.statistic, float(low), float(high)
+
+    rates: dict[str, Any] = {"problems": problems, "measured_problems": len(counted)} | totals
+    rates["false_rejects"] = rate(totals["right_rejected"], totals["right"])
+    rates["false_accepts"] = rate(totals["wrong_accepted"], totals["wrong"])
+    return rates
 
 
 def error_line(rates: Mapping[str, Any]) -> str:

@@ -11,15 +11,16 @@ Critics predict 0, as at the start of a run. The average of PPO-EWMA is the roll
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import NonNegativeInt, PositiveInt
+import yaml
 from torch import Tensor
 
 import algorithms
@@ -43,6 +44,11 @@ from experiments.trainer import train
 STAGES = {"base": 0, "half-trained": 10, "collapsed": 70}  # steps of the policies
 LAG = 10  # steps between a stale batch and the policy
 PROMPTS, GROUP = 16, 8  # of a batch
+SEED, BATCHES = 41, 2  # of the run and the batches; batches of each policy
+PAGE = Path(__file__).with_name("anatomy.md.j2")
+COMPARED = yaml.safe_load(PAGE.with_name("anatomy.yaml").read_text(encoding="utf-8"))
+NEIGHBOURS: list[str] = COMPARED["neighbours"]
+BY_RATE: dict[str, dict[str, Any]] = COMPARED["by_rate"]
 EQUAL, SAME = 0.999, 0.9999  # cosines
 # A policy that is trained on few problems soon solves them, each with few programs.
 TASK = ("task=mini", "task.train_problems=32", "name=anatomy")
@@ -58,8 +64,6 @@ class Options:
     out: Path = Path("docs/results/anatomy.md")  # the page; all cosines are in a CSV file beside it
     output_dir: Path = Path("outputs")  # folder of the run that gives the policies
     only: str | None = None  # some objectives, with commas between them; by default all
-    seeds: PositiveInt = 2  # batches of each policy
-    seed: NonNegativeInt = 41  # of the run and the batches
 
 
 # The compared objectives
@@ -99,44 +103,12 @@ def objectives() -> dict[str, Objective]:
         name: Objective(name, data=data[algorithms.make(name).needs.share])
         for name in algorithms.names()
     }
-    for beta in (0.03, 0.3, 0.5, 1.0):
-        found[f"spo β={beta:g}"] = Objective("spo", {"beta": beta})
-    for beta in (0.03, 0.1, 0.5, 1.0):
-        squared = {"beta": beta, "loss": "squared", "q0": "group"}
-        found[f"spo squared β={beta:g}"] = Objective("spo", squared)
-    return found | {
-        "spo advantage": Objective("spo", {"loss": "advantage", "q0": "group"}),
-        "spo group_soft": Objective("spo", {"q0": "group_soft"}),
-        "spo squared group_soft": Objective("spo", {"q0": "group_soft", "loss": "squared"}),
-        "spo squared monte_carlo": Objective("spo", {"loss": "squared"}),
-        "spo half-online": Objective("spo", data="mixed"),
-        "spo r∈{-1,0}": Objective("spo", low=-1.0, high=0.0),
-        "spo r∈{-1,1}": Objective("spo", low=-1.0),
-        "spo exponent=q": Objective("spo", {"exponent": "q"}),
-        "spo exponent=q r∈{-1,1}": Objective("spo", {"exponent": "q"}, low=-1.0),
-        "spo reference=now": Objective("spo", reference_age=0),
-        "spo reference=10 steps ago": Objective("spo", reference_age=10),
-        "spo slope_width=0.01": Objective("spo", {"slope_width": 0.01}),
-        "ppo critic=none": Objective("ppo", {"critic": "none"}),
-        "grpo kl=0": Objective("grpo", {"kl_coef": 0.0}),
-        "ppo kl=0": Objective("ppo", {"kl_coef": 0.0}),
-    }
+    return found | {name: Objective(**fields) for name, fields in COMPARED["variants"].items()}
 
 
 # The weight of a prompt by its success rate
 
-# objectives whose advantage is a weight times r − p where π = μ = π_ref
-BY_RATE: dict[str, dict[str, Any]] = {
-    "rloo": {"kl_coef": 0.0},
-    "grpo": {"kl_coef": 0.0},
-    "maxrl": {},
-    "spo": {"q0": "group_soft", "slope_width": 1e-9, "slope_bound": 1e9, "beta": 0.02},
-}
 RATE_GROUP = 40
-NEIGHBOURS = (
-    *("spo", "spo group_soft", "raft", "rloo", "grpo kl=0", "ppo kl=0"),
-    *("maxrl", "w_reinforce", "oapl"),
-)
 
 
 def prompt_weight(name: str, rate: float) -> float:
@@ -317,7 +289,7 @@ def main(options: Options) -> None:
     policies, tables, facts = Policies(options.output_dir), [], []
     # Its parts provide the batches: groups twice as large, half of them offline.
     given = [*TASK, *QUIET, *CHECKLESS, "algo=spo", "algo.q0=monte_carlo", "steps=1"]
-    given += ["train.offline_share=0.5", f"train.group_size={2 * GROUP}", f"seed={options.seed}"]
+    given += ["train.offline_share=0.5", f"train.group_size={2 * GROUP}", f"seed={SEED}"]
     given += [f"train.prompts={PROMPTS}", f"output_dir={options.output_dir}"]
     config = resolve_defaults(config_of(given), "cpu")
     base = policies.at(0)
@@ -326,7 +298,7 @@ def main(options: Options) -> None:
         records = Records(config)
         with build(config, records) as parts:
             rollout = policies.at(step)
-            batches = generate(parts, rollout, options.seeds)
+            batches = generate(parts, rollout, BATCHES)
             solved = np.mean([sample.accepted for own, _ in batches for sample in own])
             facts.append([stage, str(step), f"{solved:.3f}"])
             for age, late in (("fresh", 0), ("stale", LAG)):
@@ -339,8 +311,7 @@ def main(options: Options) -> None:
     found = pd.concat(tables, ignore_index=True)
     options.out.with_suffix(".svg").write_text(rate_figure())
     found.to_csv(options.out.with_suffix(".csv"), index=False, float_format="%.5g")
-    pages = sections(found, facts, " ".join(policies.overrides))
-    options.out.write_text("\n\n".join(pages) + "\n")
+    options.out.write_text(page(found, facts, " ".join(policies.overrides)) + "\n")
     print(f"wrote {options.out}")
 
 
@@ -362,50 +333,31 @@ def classes(table: np.ndarray, names: Sequence[str], least: float) -> str:
     return "; ".join("{" + ", ".join(group) + "}" for group in alike) or "none"
 
 
-def sections(found: pd.DataFrame, facts: Sequence[Sequence[str]], overrides: str) -> Iterator[str]:
-    """Yield the page's parts, from the top."""
+def page(found: pd.DataFrame, facts: Sequence[Sequence[str]], overrides: str) -> str:
+    """Return the page on the table of all objectives; `facts` are the rows on the policies."""
     names = list(found["objective"].unique())
     by = {str(s): part.set_index("objective") for s, part in found.groupby("situation", sort=False)}
     tables = {s: part[[f"cos {name}" for name in names]].to_numpy() for s, part in by.items()}
     shown = [name for name in NEIGHBOURS if name in names]
-    yield "# Anatomy of objectives"
-    yield (
-        "Gradients of all objectives on the same responses, rewards and rollout log-probs, by "
-        "`make anatomy`. Where two point the same way, training cannot tell their objectives "
-        "apart, except by the length of a step. *Stale*: the policy is "
-        f"{LAG} steps after the one that generated the batch. All cosines, norms and shares are in "
-        "the CSV file."
-    )
-    rows = [
+    cosines = [
         [name, situation, *(_number(part.at[name, f"cos {other}"]) for other in shown)]
         for name in shown
         for situation, part in by.items()
     ]
-    head = ["objective", "situation", *shown]
-    yield f"## Cosines of SPO and its neighbours\n\n{markdown_table(head, rows)}"
+    rejected = [
+        [name, *(_number(part.at[name, "rejected"]) for part in by.values())] for name in shown
+    ]
     least = np.where(np.isnan(stacked := np.stack([*tables.values()])), np.inf, stacked).min(0)
-    groups = [[f"{s}, at least {EQUAL}", classes(t, names, EQUAL)] for s, t in tables.items()]
-    groups.append([f"all situations, at least {SAME}", classes(least, names, SAME)])
-    yield "## Same direction\n\nGroups whose cosines are all at least as high as stated:"
-    yield "\n".join(f"- {situation}: {alike}" for situation, alike in groups)
-    yield (
-        "## Weight on failures\n\nShare of Σ_t |∂L/∂log π(a_t)| on rejected responses of the "
-        "policy's own:"
+    groups = [(f"{s}, at least {EQUAL}", classes(t, names, EQUAL)) for s, t in tables.items()]
+    groups.append((f"all situations, at least {SAME}", classes(least, names, SAME)))
+    return jinja2.Template(PAGE.read_text(encoding="utf-8"), trim_blocks=True).render(
+        lag=LAG,
+        overrides=overrides,
+        groups=groups,
+        cosines=markdown_table(["objective", "situation", *shown], cosines),
+        rejected=markdown_table(["objective", *by], rejected),
+        policies=markdown_table(["policy", "steps", "accepted in its batches"], facts),
     )
-    rows = [[name, *(_number(part.at[name, "rejected"]) for part in by.values())] for name in shown]
-    yield markdown_table(["objective", *by], rows)
-    yield (
-        "![weight of a prompt by its success rate](anatomy.svg)\n\nWhere π = μ = π_ref, the slope "
-        "of a response is a weight times r − p, with p the success rate of the prompt: `1` for "
-        "RLOO, `1/√(p (1 − p))` for GRPO, `1/p` for MaxRL, `1/(1 − p)` for SPO with the soft "
-        "value. The figure is relative to an even chance. SPO's defaults hold it back "
-        "(`slope_width`, `slope_bound`)."
-    )
-    yield (
-        f"## Setting\n\nThe policies come from `python run.py {overrides}`. A gradient is that of "
-        "one optimiser step, before clipping and Adam. Critics predict zero."
-    )
-    yield markdown_table(["policy", "steps", "accepted in its batches"], facts)
 
 
 def _number(value: Any) -> str:

@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import jinja2
 import numpy as np
 import yaml
 from omegaconf import OmegaConf
@@ -44,6 +45,7 @@ from experiments.runner import Job, Runner, Workers, check_runs, default_workers
 from experiments.study import Study, Tuning, choose, command, read, split_arguments
 
 SPACES = CONF / "algo" / "_search"
+WINNER = Path(__file__).with_name("tuned.yaml.j2")  # its experiment file
 EDGE = 0.1  # a value that is closer to an end of its range than this share of it stands at an edge
 SCORE = "area under (pass@1 + pass@10)/2"
 LUCKY, RESAMPLES = 5, 1000  # trials of the summary's expected best, and of its band
@@ -381,7 +383,6 @@ def _write(name: str, study: Study, tuner: Tuner, config: RunConfig) -> list[Pat
     winner = at / f"tuned_{stem}_{tuner.arm}.yaml"
     best, tuning = tuner.ranking[0], tuner.tuning
     commits = {str(json.loads((f / "run.json").read_text())["commit"]) for f in tuner.folders}
-    seeds = zip(tuner.rescores[best], tuning.rescore_seeds, strict=True)
     again = f" ({' '.join(tuning.rescore_overrides)})" if tuning.rescore_overrides else ""
     longer = f"{len(tuner.longer)} of the best again{again}, " if tuner.longer else ""
     how = (
@@ -389,28 +390,24 @@ def _write(name: str, study: Study, tuner: Tuner, config: RunConfig) -> list[Pat
         f"{len(tuner.rescores)} of the best on {len(tuning.rescore_seeds)} fresh seeds{again}, "
         f"table {file.parent.name}/{file.name}"
     )
-    lines = [
-        f"python run.py experiment={winner.stem}",
-        f"Trial {best} of {tuner.options.trials}, by `python -m experiments.tune study={stem}`, at "
-        f"commit {', '.join(sorted(commits))}.",
-        f"Score ({SCORE}) on the split {config.eval.split}: {tuner.scores()[best]:.4f}.",
-        *([f"The longer run on the same seed: {tuner.longer[best]:.4f}."] if tuner.longer else []),
-        "On fresh seeds, which decide: "
-        + ", ".join(f"{each:.4f} (seed {seed})" for each, seed in seeds)
-        + f"; mean {tuner.mean(best)}.",
-        f"Within one standard error: {', '.join(map(str, tuner.ties())) or 'none'}.",
-        *(f"{k}: {tuner.space[k].place(v)}." for k, v in tuner.values(best).items()),
-    ]
     pairs = [override.partition("=")[::2] for override in study.arms[tuner.arm].overrides]
     own = {key: yaml.safe_load(value) for key, value in pairs if "." in key}
     nested = OmegaConf.create({"name": f"tuned_{stem}", "tuned": how})
     for key, value in (own | tuner.values(best)).items():
         OmegaConf.update(nested, key, value)
+    template = jinja2.Template(WINNER.read_text(), trim_blocks=True, keep_trailing_newline=True)
     winner.write_text(
-        "# @package _global_\n"
-        + "".join(f"# {line}\n" for line in lines)
-        + f"defaults:\n  - override /algo: {config.algo.name}\n"
-        + yaml.safe_dump(OmegaConf.to_container(nested), sort_keys=False)
+        template.render(
+            name=winner.stem,
+            best=best,
+            tuner=tuner,
+            stem=stem,
+            commits=", ".join(sorted(commits)),
+            score=SCORE,
+            split=config.eval.split,
+            algo=config.algo.name,
+            values=yaml.safe_dump(OmegaConf.to_container(nested), sort_keys=False).rstrip("\n"),
+        )
     )
     return [file, winner]
 

@@ -212,14 +212,6 @@ def engine_rate(
     return {"generation": sum(len(each.tokens) for each in completions) / seconds}
 
 
-def responses(
-    engine: Engine, prompted: Sequence[PromptedProblem], group_size: int, max_tokens: int
-) -> list[Sample]:
-    """Generate a group for each prompt, one response in four with the reward 1."""
-    prompts, sampling = [prompt.tokens for prompt in prompted], Sampling(max_tokens)
-    return rewarded(prompted, generate_responses(engine, prompts, group_size, sampling))
-
-
 def rewarded(prompts: Sequence[PromptedProblem], completions: Sequence[Completion]) -> list[Sample]:
     """Samples of as many completions to each prompt, one in four with the reward 1."""
     right = Judgement(Verdict.ACCEPTED, 1, 1, 1, "")

@@ -48,7 +48,8 @@ def main(options: ModelOptions) -> None:
 def measure_steps(rounds: int, mini: MiniContests) -> Values:
     """One optimiser step of each algorithm and of the raw pass, in turn."""
     policy, pad, size = mini.engine.policy, mini.engine.pad, mini.size
-    samples = common.responses(mini.engine, mini.prompted, size.responses, size.max_tokens)
+    given = mini.engine, mini.prompts, size.responses, Sampling(size.max_tokens)
+    samples = common.rewarded(mini.prompted, common.generate_responses(*given))
     steps: dict[str, Any] = {
         name: partial(common.learner_of(algorithm, policy, pad).update, initial_values=None)
         for name, algorithm in common.algorithms().items()

@@ -78,9 +78,9 @@ def synthetic_metrics(random, steps, skill):
             "budget/reference_tokens": np.minimum(step * 1000, 40_000),
             "budget/judged_programs": step * 128,
             "budget/optimiser_steps": step,
-            "time/generate_s": step * 0.6,
-            "time/judge_s": step * 0.2,
-            "time/train_s": step * 0.3,
+            "time/waited_generate_s": step * 0.6,
+            "time/waited_judge_s": step * 0.2,
+            "time/waited_train_s": step * 0.3,
             "time/evaluate_s": step // 50 * 6.0,
             "time/total_s": step * 1.2 + random.random(steps).cumsum() * 0.1,
         }

@@ -16,7 +16,7 @@ def runs(tmp_path, make_run):
 
 
 def test_two_globs_give_the_numbers_of_a_report_of_these_two_groups(runs, tmp_path, capsys):
-    assert main([f"a={runs}/spo-*", f"b={runs}/ppo-*", "wish=0.1"]) == 0
+    assert main([f"a={runs}/spo-*", f"b={runs}/ppo-*"]) == 0
     printed = capsys.readouterr().out
     assert report([f"runs={runs}", f"out={tmp_path}/report"]) == 0
     table = pd.read_csv(tmp_path / "report" / "differences.csv")
@@ -26,7 +26,7 @@ def test_two_globs_give_the_numbers_of_a_report_of_these_two_groups(runs, tmp_pa
         if row["high"] > row["low"]:
             ends += f" [{row['low']:+.3f}, {row['high']:+.3f}]"
         assert ends.replace("-", "−") in printed
-    assert "detecting 0.1 takes" in printed
+    assert "detecting 0.05 takes" in printed
     assert "Fewer than 5 seeds" in printed
     plain = " ".join(printed.split())
     assert "The spread over seeds is estimated from these two groups alone." in plain
@@ -89,8 +89,8 @@ def test_groups_without_a_common_problem_or_seed_are_one_line(tmp_path, make_run
         (["a={runs}/spo-*"], 2, "b=... is missing"),
         (["a={runs}", "b={runs}/ppo-*"], 1, "2 groups (ppo and spo)"),
         (["a={runs}/spo-*", "b={runs}/sft-*"], 1, "no such folder"),
-        (["a={runs}/spo-*", "b={runs}/ppo-*", "wish=2"], 2, "wish="),
-        (["a=x", "b=y", "wish=nan"], 2, "wish="),
+        (["a=x", "b=y", "margin=2"], 2, "margin="),
+        (["a=x", "b=y", "margin=nan"], 2, "margin="),
         (["a=x", "b=y", "margin=0"], 2, "margin="),
         (["c=1"], 2, "c=1"),
     ],

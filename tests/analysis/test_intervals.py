@@ -9,12 +9,10 @@ from analysis.intervals import (
     Estimate,
     SeedMeans,
     estimate,
-    interquartile_mean,
     interval,
     moderate,
     moderated_difference,
     noise_parts,
-    performance_profile,
     probability_of_improvement,
     resources_needed,
     sampling_variance,
@@ -91,18 +89,15 @@ def test_the_p_value_is_where_the_tested_interval_ends_at_zero():
     assert float(sure.p_value()) < 1e-9
 
 
-def test_they_are_what_they_are_said_to_be():
+def test_the_probability_of_improvement_counts_a_tie_one_half():
     a, b = np.array([[0.5, 1.0], [0.5, 0.0]]), np.array([[0.5, 0.0], [0.0, 0.0]])
     # Problem 1: two ties and two wins of four; problem 2: two wins and two ties.
     assert probability_of_improvement(a, b) == 0.75
-    assert interquartile_mean(np.array([[0.0, 1.0, 2.0, 9.0]])) == 1.5
-    assert performance_profile(a, np.array([0.0, 0.5, 1.0])) == pytest.approx([0.75, 0.25, 0.0])
 
 
 def test_what_was_not_measured_is_left_out():
     a, b = np.array([[0.5, np.nan], [np.nan, np.nan]]), np.array([[0.2, 0.3], [0.9, 0.3]])
     assert probability_of_improvement(a, b) == 0.5
-    assert interquartile_mean(a) == 0.5
     assert np.isnan(probability_of_improvement(a[:, 1:], b[:, 1:]))
 
 

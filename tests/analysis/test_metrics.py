@@ -126,7 +126,7 @@ def test_evaluations_scored_together_on_all_cores_score_as_each_alone(monkeypatc
 # Further temperatures in a report: the same numbers as of main evaluations with these samples.
 
 SIZE = {"problems": 12, "samples": 10, "every": 20}
-ENDS = ("", "_low", "_high", "_problems", "_iqm")
+ENDS = ("", "_low", "_high", "_problems")
 
 
 def samples_of(path):

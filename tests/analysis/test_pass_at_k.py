@@ -28,16 +28,8 @@ def test_exact_at_sizes_where_binomials_overflow_floats():
 
 
 @pytest.mark.parametrize(
-    ("n", "c", "k", "fault"),
-    [
-        (5, 2, 6, "draw at least 6"),
-        (5, 6, 1, "more accepted than samples"),
-        (-1, 0, 1, "at least 0"),
-        (5, -1, 1, "at least 0"),
-        (5, 2, 0, "k of at least 1"),
-        (0, 0, 1, "draw at least 1"),
-    ],
+    ("n", "c", "k"), [(5, 2, 6), (5, 6, 1), (-1, 0, 1), (5, -1, 1), (5, 2, 0), (0, 0, 1)]
 )
-def test_impossible_counts_are_refused_with_the_reason(n, c, k, fault):
-    with pytest.raises(ValueError, match=fault):
+def test_impossible_counts_are_refused(n, c, k):
+    with pytest.raises(ValueError, match=f"pass@{k} cannot be estimated from n={n} .* c={c}"):
         pass_at_k(n, c, k)

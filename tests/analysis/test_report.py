@@ -75,7 +75,7 @@ def test_the_same_numbers_stand_in_all_formats(six_runs):
     for text in (printed, page, (out / "table.md").read_text(), (out / "table.tex").read_text()):
         assert all(f"{value:.3f}" in text for value in results["pass@10"])
     tables = sorted(out.glob("*.csv"))
-    assert len(tables) == 23
+    assert len(tables) == 20
     for table in tables:
         there, read = pd.read_parquet(table.with_suffix(".parquet")), pd.read_csv(table)
         assert list(there.columns) == list(read.columns) and len(there) == len(read)

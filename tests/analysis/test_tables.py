@@ -9,7 +9,6 @@ from analysis.tables import (
     cost_table,
     difficulty_table,
     pass_at_k_table,
-    profile_table,
     result_table,
     run_table,
 )
@@ -48,17 +47,6 @@ def test_pass_at_k_rises_with_k_and_starts_at_the_accepted_share(groups):
     for _, curve in table.groupby("label"):
         assert list(curve["k"]) == list(range(1, 21))
         assert curve["mean"].is_monotonic_increasing
-
-
-def test_the_profile_and_the_middle_half_are_of_all_seeds_problems(groups):
-    models = evaluated_models(groups)
-    profile = profile_table(models)
-    spo = profile[profile["label"] == "spo"].set_index("above")["share"]
-    values = np.concatenate([part["c"] / part["n"] for part in models[-1].counts])
-    assert spo[0.0] == pytest.approx(np.mean(values > 0))
-    assert spo[0.5] == pytest.approx(np.mean(values > 0.5))
-    row = result_table(models).set_index("label").loc["spo"]
-    assert np.quantile(values, 0.25) <= row["pass@1_iqm"] <= np.quantile(values, 0.75)
 
 
 def test_costs_say_how_many_programs_an_arm_learned_from(tmp_path, make_run):

@@ -146,11 +146,6 @@ def test_one_of_several_is_the_mean_over_all_draws(drawn):
     assert one_of(5, 2, 3, 1, drawn) == pytest.approx(sum(chances) / len(chances))
 
 
-def test_one_of_more_than_there_are_is_refused():
-    with pytest.raises(ValueError, match="4 of 3 conversations"):
-        one_of(3, 1, 1, 1, 4)
-
-
 # The solve rate within a token budget, against all orders of the conversations.
 
 
