@@ -32,7 +32,7 @@ claims:
   - {says: SPO takes less memory, a: spo-x_1.5, b: ppo, metric: memory}
 gains: [[spo-x_1.5, ppo]]
 """
-STUDY_HERE = "study-atlas_scaled"
+STUDY_HERE = "study-real"
 SKILL = {"ppo": 4.0, "spo-x_1.5": 8.0}
 
 

@@ -339,7 +339,7 @@ def reports(out: Path) -> dict[str, Any]:
     import pandas as pd
 
     found = {}
-    for study in ("study-mini", "study-feedback"):
+    for study in ("study-front", "study-feedback"):
         place = out / f"report-{study}"
         packed = f"runs=docs/results/{study}"
         execute([sys.executable, "-m", "analysis.report", packed, f"out={place}"])
