@@ -5,7 +5,7 @@ import resource
 
 import pandas
 
-from tests.command_line import SMALL
+from tests.command_line import SMALL, merged
 
 
 def test_a_full_disk_is_one_line(tmp_path, call_here):
@@ -31,17 +31,9 @@ def test_rows_of_a_public_data_set_go_the_whole_way(tmp_path, call_here):
     names = [" ".join(f"{w}{i}" for w in ("please", "print", "the", "sum")) for i in range(40)]
     rows = [{"question": f"{name}.", "input_output": held} for name in names]
     rows = [row | {"solutions": program} for row in rows] + [{"question": "x", "input_output": ""}]
-    file = tmp_path / "rows.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
-    small = "steps=2 eval.every=0 eval.samples=2 eval.k=[1] train.prompts=2 train.group_size=2"
-    given = [*small.split(), "task.max_response_tokens=48", "train.offline_share=0.5"]
-    given += [
-        "model=nano",
-        "sandbox=embedded",
-        f"output_dir={tmp_path}/out",
-        "task.choose_problems=2",
-        "task.test_problems=2",
-    ]
+    (file := tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    given = merged(*SMALL, "steps=2", "model=nano", f"output_dir={tmp_path}/out")
+    given += ["task.max_response_tokens=48", "train.offline_share=0.5"]
     done = call_here("algo=spo", "task=taco", f"task.path={file}", *given)
     assert done.returncode == 0, done.stderr
     assert "of 41 rows; left out: input_output is empty 1" in done.stderr
