@@ -142,7 +142,8 @@ def find_runs(patterns: Iterable[str | Path], key: str = "runs") -> list[Path]:
     for pattern in texts:
         folders = [Path(p) for p in glob.glob(pattern, recursive=True) if Path(p).is_dir()]
         if not folders:
-            cure = "give a folder or a quoted pattern; several have commas between them"
+            several = f", several with commas between them: {key}={','.join(pattern.split())}"
+            cure = f"give a folder or a quoted pattern{several * (len(pattern.split()) > 1)}"
             raise RunError(f"{key}={pattern}: no such folder; {cure}")
         for folder in folders:
             found.update(path.resolve() for path in _runs_below(folder))
