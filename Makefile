@@ -119,8 +119,8 @@ lint: $(READY) ## ruff (rules and format), mypy (types), import-linter (which ro
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 
-nano: $(READY) ## rebuild the bundled model from nothing (size=5m: the larger one, for task=mini_long; size=feedback: for task=mini_feedback)
-	$(PY) -m experiments.nano size=$(size) out=assets/nano$(if $(filter-out 1m,$(size)),_$(size)) seed=0
+nano: $(READY) ## train the bundled model from nothing (size=5m: the larger one, for task=mini_long; feedback: for task=mini_feedback; 15m; 25m or 60m with device=cuda)
+	$(PY) -m experiments.nano size=$(size) $(if $(device),device=$(device)) seed=0 $(ARGS)
 
 sandbox-image: $(READY) ## the sandbox's Docker image, from this environment's own Python and numpy
 	$(PY) -m envs.sandbox.docker

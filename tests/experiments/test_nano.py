@@ -3,8 +3,9 @@
 import hashlib
 from collections import Counter
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from envs.tasks import mini as task
 from envs.tasks.mini import MINI
 from envs.tasks.prompts import Feedback
 from experiments import nano
+from experiments.config.preflight import locate
 from experiments.errors import UserError
 from experiments.nano import MENDED, SIZES, SLIP, Corpus, FeedbackCorpus, Recipe
 from tests.experiments.compose import config
@@ -100,6 +102,7 @@ def test_a_conversation_is_encoded_as_a_run_encodes_it(conversations, tokenizer)
 
 def test_an_interrupted_pretraining_learns_and_resumes_to_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(nano, "CONVERSATIONS", 32)
+    monkeypatch.setattr(nano, "SAVE_S", 0.0)
     small = {"steps": 40, "batch_size": 4, "warmup": 5, "layers": 1, "hidden_size": 32}
     recipe = Recipe(**small, tokenizer_texts=200)
     for name in ("whole", "parts"):
@@ -128,6 +131,29 @@ def test_an_interrupted_pretraining_learns_and_resumes_to_the_same_bits(tmp_path
     with torch.no_grad():
         loss = sum(nano.program_loss(model, *batch).item() for batch in held_out) / len(held_out)
     assert loss < 0.9 * torch.log(torch.tensor(len(tokenizer))).item()
+
+
+def test_minutes_end_the_schedule_by_the_clock(tmp_path, monkeypatch):
+    """The clock goes on by six seconds whenever it is read, so ten readings are a minute."""
+    ticks, rate, places = count(0, 6), nano.learning_rate, []
+    monkeypatch.setattr(nano, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(nano, "learning_rate", lambda n, r: places.append(n) or rate(n, r))
+    recipe = Recipe(steps=40, batch_size=2, layers=1, hidden_size=32, tokenizer="assets/nano")
+    nano.pretrain(tmp_path, recipe, minutes=1)
+    # two groups of parameters; two more readings at the checkpoint of the start
+    assert places[::2] == [4, 16, 20, 24, 28, 32, 36]
+    assert AutoModelForCausalLM.from_pretrained(tmp_path).config.num_hidden_layers == 1
+
+
+@pytest.mark.parametrize(("size", "millions"), [("15m", 15.7), ("25m", 24.4), ("60m", 62.1)])
+def test_a_size_that_is_not_bundled_has_its_parameters_and_its_folder(size, millions, tokenizer):
+    with torch.device("meta"):
+        made = nano.new_model(Recipe(**SIZES[size]), tokenizer)
+    assert round(made.num_parameters() / 1e6, 1) == millions
+    run = config("task=mini_long", f"model=nano_{size}")
+    assert run.model.path == f"outputs/nano_{size}" and run.algo.learning_rate == 3e-4
+    with pytest.raises(UserError, match="make nano"):
+        locate("outputs/nano_none")
 
 
 @pytest.mark.parametrize(
