@@ -27,14 +27,15 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from experiments.runner import Job
     from experiments.study import Study
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDY, SIZE = "ladder_gpu", "25m"  # the size's base is trained here
+STUDY = "ladder_gpu"
+SIZE: Final = "25m"  # its base is trained here
 BASE_SHARE = 1 / 3  # of the minutes, at most, for the base
 PACKING_SHARE, PACKING_S = 0.2, 45.0  # the time kept for ending and packing: the smaller
 TINY = (  # of a rehearsal

@@ -325,7 +325,8 @@ def pretrain(out: Path, recipe: Recipe, device: str = "cpu", minutes: float | No
     if device != "cpu":
         torch.set_float32_matmul_precision("high")
     corpus, tokenizer = corpus_and_tokenizer(recipe)
-    model = new_model(recipe, tokenizer).to(device)
+    with torch.device(device):
+        model = new_model(recipe, tokenizer)
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": 0.05}, {"params": vectors}]
