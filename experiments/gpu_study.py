@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 STUDY = "ladder_gpu"
 SIZE: Final = "25m"  # its base is trained here
-BASE_SHARE = 1 / 3  # of the minutes, at most, for the base
+BASE_SHARE = 1 / 3  # of the minutes, at most, for the base; in a rehearsal a quarter of it
 PACKING_SHARE, PACKING_S = 0.2, 45.0  # the time kept for ending and packing: the smaller
 TINY = (  # of a rehearsal
     *("steps=2", "train.prompts=2", "train.group_size=4", "eval.every=1", "eval.samples=4"),
@@ -90,7 +90,8 @@ def main(arguments: Sequence[str]) -> int:
     base = home / f"nano_{SIZE}"
     if not (base / "config.json").exists():
         home.mkdir(parents=True, exist_ok=True)
-        nano.main(nano.Options(SIZE, base, 0, device, options.minutes * BASE_SHARE))
+        share = BASE_SHARE if on_gpu else BASE_SHARE / 4
+        nano.main(nano.Options(SIZE, base, 0, device, options.minutes * share))
     chosen = study.read(STUDY)
     for arm, each in chosen.arms.items():
         if arm.endswith(f"_{SIZE}"):
