@@ -18,7 +18,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install lock run run-real report compare notebook docs check-results study tune anatomy nano sandbox-image \
-	doctor bench gpu-check golden test test-slow test-vllm lint clean
+	doctor bench gpu-check gpu-study golden test test-slow test-vllm lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -119,8 +119,8 @@ lint: $(READY) ## ruff (rules and format), mypy (types), import-linter (which ro
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
 
-nano: $(READY) ## rebuild the bundled model from nothing (size=5m: the larger one, for task=mini_long; size=feedback: for task=mini_feedback)
-	$(PY) -m experiments.nano size=$(size) out=assets/nano$(if $(filter-out 1m,$(size)),_$(size)) seed=0
+nano: $(READY) ## train the bundled model from nothing (size=5m: the larger one, for task=mini_long; feedback: for task=mini_feedback; 15m; 25m or 60m with device=cuda)
+	$(PY) -m experiments.nano size=$(size) $(if $(device),device=$(device)) seed=0 $(ARGS)
 
 sandbox-image: $(READY) ## the sandbox's Docker image, from this environment's own Python and numpy
 	$(PY) -m envs.sandbox.docker
@@ -133,6 +133,10 @@ bench: $(or $(wildcard $(VLLM_READY)),$(READY)) ## measure side by side (which=j
 
 gpu-check: $(or $(wildcard $(VLLM_READY)),$(READY)) ## what only a GPU can show, two minutes on an H200 (ARGS=small=true: a trial anywhere)
 	$(if $(wildcard $(VLLM_READY)),$(VLLM_RUN),$(PY)) -m experiments.benchmarks.gpu_check $(ARGS)
+
+gpu-study: $(READY) ## study=ladder_gpu on one GPU in nine minutes, packed (device=cpu minutes=2: a rehearsal; minutes=N out=FOLDER)
+	$(PY) -m experiments.gpu_study $(if $(device),device=$(device)) $(if $(minutes),minutes=$(minutes)) \
+		$(if $(out),out='$(out)') $(ARGS)
 
 clean: ## remove .venv, .venv-vllm, caches, benchmark output and reports; run folders stay
 	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .ruff_cache bench build reports *.egg-info

@@ -294,12 +294,12 @@ def write_report(sections: Sequence[Section], skipped: Sequence[str], out: Path)
 
 
 def _write_table(sections: Sequence[Section], name: str, out: Path) -> None:
-    """Write one table of all sections, in CSV and Parquet; those of turns only if there are any."""
+    """Write one table of all sections, in CSV and Parquet; of turns and ranks only with rows."""
     tables = [section.tables[name].assign(experiment=section.name) for section in sections]
     # A table without rows has no types, and would turn the others' counts into floats.
     filled = [table for table in tables if len(table)]
     parquet = (out / name).with_suffix(".parquet")
-    if name in TURN_TABLES and not filled:
+    if name in (*TURN_TABLES, "ranks.csv") and not filled:
         for file in (out / name, parquet):  # of an earlier report
             file.unlink(missing_ok=True)
         return

@@ -11,13 +11,15 @@ readers do not see:
     <!-- table: pass@1; pass@10 -->  rows: base models and arms; up to <!-- end -->
     <!-- differences: pass@1 -->     rows: the pairs in `gains` of the study's file
     <!-- claims -->                  what became of each claim
+    <!-- ranks -->                   rank correlation between sizes, and the pairs that invert
     <!-- front: raft; spo -->        writes the page's figure, pass@k over pass@1 along training
     <!-- answer -->                  SPO's differences in all studies; writes the page's figure
     <!-- leaderboard -->             arms of all studies that were evaluated on test problems
     ends at .473<!--= sft; pass@1 -->, .108 [.056, .159]<!--= spo - sft; pass@10; unsigned --> above
 
 On another page than the study's own, a name begins with the study: <!--= front; sft; pass@1 -->.
-A difference of two differences is <!--= (a_old - a) - (b_old - b); pass@1 -->.
+A difference of two differences is <!--= (a_old - a) - (b_old - b); pass@1 -->, a rank correlation
+between two sizes <!--= 1m - 5m; tau of pass@1 -->.
 Columns: those of table.csv, costs.csv and crossing.csv; metrics of turns.csv; `area`; `METRIC at
 AXIS` (equal budget); `COLUMN in second half` (of the steps, of metrics.parquet); `spread of
 pass@K` over seeds; of differences also `time` and `memory`.
@@ -62,9 +64,8 @@ FOREST = TEMPLATE.with_name("forest.svg.j2")
 LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 SHARES = ("pass@", "distinct", "area")  # columns that are written as .473; others as 1,234
 QUOTE = re.compile(r"<!--= ?(.*?) ?-->")
-BLOCK = re.compile(
-    r"(<!-- (table|differences|claims|answer|leaderboard)(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S
-)
+KINDS_OF_BLOCK = "table|differences|claims|ranks|answer|leaderboard"
+BLOCK = re.compile(rf"(<!-- ({KINDS_OF_BLOCK})(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S)
 NOT_PROSE = re.compile(  # code, headings, tables, list numbers, links' targets, quotes, comments
     r"```.*?```|`[^`]*`|^(?:#|\|).*?$|^\d+\.(?= )|\]\([^)]*\)"
     r"|[+−]?[\d.,]+(?: \[[^\]]*\]| to [−.\d]+)?<!--=.*?-->|<!--.*?-->",
@@ -137,7 +138,7 @@ class Results:
                 short = re.sub(r" path=\S+", "", label).replace(" name=", " ")
                 labels[label] = short
         self.bases = [name for name in labels.values() if name not in self.arms]
-        self.cells = dict(_cells(tables, labels))
+        self.cells, self.ranks = dict(_cells(tables, labels)), tables["ranks"]
         self.letters = {
             (labels[row["label"]], row["metric"]): str(row["letters"])
             for row in tables["letters"].to_dict("records")
@@ -235,6 +236,15 @@ class Results:
                 ["claim", "difference", "would have been seen", ""],
                 [self._claim(c) for c in self.study["claims"]],
             )
+        if kind == "ranks":
+            head = ["sizes", "metric", "Kendall's tau", "order", "next order", "inverted"]
+            rows = []
+            for row in self.ranks.to_dict("records"):
+                tau = self.cells[f"{row['from']} - {row['to']}", f"tau of {row['metric']}"]
+                cells = [f"{row['from']}, {row['to']}", row["metric"], tau.text(sign="+")]
+                inverted = str(row["inverted"]).replace("*", r" \*") or "none"
+                rows.append([*cells, row["smaller"], row["larger"], inverted])
+            return markdown_table(head, rows)
         if kind == "differences":
             pairs = self.study.get("gains", [])
             rows = [[f"{a} − {b}", *(self.gap(a, b, c) for c in columns)] for a, b in pairs]
@@ -305,6 +315,8 @@ def _cells(
                 if isinstance(value, int | float) and row["label"] in labels:
                     digits = 3 if str(column).startswith(SHARES) else 0
                     yield (labels[row["label"]], str(column)), cell(row, str(column), digits)
+    for row in tables["ranks"].to_dict("records"):
+        yield (f"{row['from']} - {row['to']}", f"tau of {row['metric']}"), cell(row, "tau")
     for name in ("turns", "equal_budget"):
         for row in tables.get(name, pd.DataFrame()).to_dict("records"):
             if row["label"] in labels:

@@ -40,6 +40,7 @@ from analysis.metrics import (
     without_temperature,
 )
 from analysis.pass_at_k import curve_ks
+from analysis.ranks import rank_table
 from analysis.runs import Run, memoize
 from analysis.turns import turn_tables
 
@@ -375,6 +376,7 @@ def experiment_tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
         "control.csv": comparisons.control_table(experiment.against_control),
         "tiers.csv": comparisons.tier_table(trained, pairs),
         "letters.csv": comparisons.letter_table(trained, pairs),
+        "ranks.csv": rank_table(trained, pairs),
         "power.csv": power_table(trained, pairs),
         "equal_budget.csv": at_equal_budget,
         "equal_budget_differences.csv": equal_budget_differences,

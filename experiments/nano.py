@@ -1,14 +1,16 @@
-"""`make nano`: rebuild a bundled model, a small Llama that writes programs for MiniContests.
+"""`make nano`: train a small Llama that writes programs for MiniContests.
 
-    python -m experiments.nano size=1m out=assets/nano
-    python -m experiments.nano size=5m out=assets/nano_5m
-    python -m experiments.nano size=feedback out=assets/nano_feedback
+    python -m experiments.nano size=1m           # rebuild a bundled model: assets/nano
+    python -m experiments.nano size=5m           # assets/nano_5m; feedback: assets/nano_feedback
+    python -m experiments.nano size=15m          # outputs/nano_15m, for model=nano_15m
+    python -m experiments.nano size=25m device=cuda    # outputs/nano_25m, and 60m likewise
 
-It is trained from nothing on one core, and the same command resumes after any interruption, with
-the same bits. The corpus is statements of the train split with deliberately noisy programs: each
-part is replaced by one of its typical mistakes with a probability that grows with the part's
-rarity, independently of the others. So the model is sometimes right on easy problems and hardly
-ever on hard ones. The next-token loss is on programs only: statements and observations are given.
+It is trained from nothing, a bundled model on one core. The same command resumes after any
+interruption, on a CPU with the same bits. The corpus is statements of the train split with
+deliberately noisy programs: each part is replaced by one of its typical mistakes with a probability
+that grows with the part's rarity, independently of the others. So the model is sometimes right on
+easy problems and hardly ever on hard ones. The next-token loss is on programs only: statements and
+observations are given.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from pydantic import NonNegativeInt
+from pydantic import NonNegativeInt, PositiveFloat
 from rich.progress import track
 from torch import Tensor
 from torch.nn import functional
@@ -48,16 +50,19 @@ from experiments.rollout.conversations import ObservationEncoder, observation_te
 ROOT = Path(__file__).resolve().parents[1]
 CHECKPOINT = "training.pt"
 MAX_OBSERVATION_TOKENS = 64  # as conf/task/mini_feedback.yaml has it
-CONVERSATIONS = 512  # sorted by length at once; a checkpoint after each
+CONVERSATIONS = 512  # sorted by length at once
+SAVE_S = 20.0  # least time between two checkpoints
 
 
 @dataclass
 class Options:
     """The command line."""
 
-    out: Path  # folder of the model
-    size: Literal["1m", "5m", "feedback"] = "1m"
+    size: Literal["1m", "5m", "15m", "25m", "60m", "feedback"] = "1m"
+    out: Path | None = None  # folder of the model; null: that of its file in conf/model
     seed: NonNegativeInt = 0  # of weights and texts
+    device: str = "cpu"  # or cuda, where sizes from 25m take minutes
+    minutes: PositiveFloat | None = None  # after which the schedule ends, with its steps or before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,26 +82,26 @@ class Recipe:
     tokenizer: str = ""  # folder of a model whose tokenizer is taken; empty: train one
     tokenizer_texts: int = 8000  # pairs that a tokenizer is trained on
     saved_dtype: str = "float32"  # of the weights in the file
+    threads: int = 1  # of the CPU
+
+
+def _long(width: int, layers: int, learning_rate: float, **more: Any) -> dict[str, Any]:
+    """A recipe for the longer problems: heads of 64, and an MLP of three times the width."""
+    shape = {"hidden_size": width, "intermediate_size": 3 * width, "heads": width // 64}
+    common = {"task": "mini_long", "warmup": 150, "tokenizer": "assets/nano"}
+    return shape | common | {"layers": layers, "learning_rate": learning_rate} | more
 
 
 SIZES: dict[str, dict[str, Any]] = {
     "1m": {},
-    "5m": {
-        "task": "mini_long",
-        "steps": 4000,
-        "batch_size": 8,
-        "learning_rate": 1.2e-3,
-        "warmup": 150,
-        "hidden_size": 320,
-        "intermediate_size": 960,
-        "layers": 4,
-        "heads": 5,
-        "tokenizer": "assets/nano",
-        "saved_dtype": "float16",
-    },
+    "5m": _long(320, 4, 1.2e-3, steps=4000, batch_size=8, saved_dtype="float16"),
+    "15m": _long(384, 8, 1e-3, steps=4000, batch_size=8, threads=2),
+    "25m": _long(512, 7, 8e-4, steps=2500, batch_size=32),  # for a GPU, as the next
+    "60m": _long(768, 8, 6e-4, steps=2500, batch_size=32),
     # learns from conversations
     "feedback": {"task": "mini_feedback", "steps": 5200, "tokenizer": "assets/nano"},
 }
+BUNDLED = {"1m": "assets/nano", "5m": "assets/nano_5m", "feedback": "assets/nano_feedback"}
 
 
 # Corpora
@@ -307,16 +312,21 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 # Training
 
 
-def pretrain(out: Path, recipe: Recipe) -> None:
+def pretrain(out: Path, recipe: Recipe, device: str = "cpu", minutes: float | None = None) -> None:
     """Train tokenizer and model, and write both to the folder `out` in transformers' format.
 
-    A call that was interrupted resumes from the checkpoint in `out`. Raises UserError if that is of
-    another recipe.
+    A call that was interrupted resumes from the checkpoint in `out`. With `minutes`, the learning
+    rate falls by the clock where that is ahead of the steps. Raises UserError if the checkpoint is
+    of another recipe.
     """
+    began, saved = time.monotonic(), -math.inf
     torch.manual_seed(recipe.seed)
-    torch.set_num_threads(1)
+    torch.set_num_threads(recipe.threads)
+    if device != "cpu":
+        torch.set_float32_matmul_precision("high")
     corpus, tokenizer = corpus_and_tokenizer(recipe)
-    model = new_model(recipe, tokenizer)
+    with torch.device(device):
+        model = new_model(recipe, tokenizer)
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": 0.05}, {"params": vectors}]
@@ -325,7 +335,7 @@ def pretrain(out: Path, recipe: Recipe) -> None:
     )
     start, file = 0, out / CHECKPOINT
     if file.exists():
-        state = torch.load(file, weights_only=True)
+        state = torch.load(file, weights_only=True, map_location="cpu")
         if state["recipe"] != asdict(recipe):
             raise UserError(f"{file} is an unfinished training of another recipe: delete it")
         corpus.rng.setstate(state["corpus"])
@@ -336,17 +346,24 @@ def pretrain(out: Path, recipe: Recipe) -> None:
     pending: list[tuple[Tensor, Tensor]] = []
     loss = torch.tensor(math.nan)
     for step in track(range(start, recipe.steps), "pretraining"):
+        spent = (time.monotonic() - began) / (60 * minutes) if minutes else 0.0
+        place = max(step, math.floor(spent * recipe.steps))
+        if place >= recipe.steps:
+            print(f"{minutes:g} minutes are over after {step} of {recipe.steps} steps")
+            break
         if not pending:  # so no conversation that was drawn is left untrained
-            state = {"step": step, "recipe": asdict(recipe), "corpus": corpus.rng.getstate()}
-            state |= {"torch": torch.get_rng_state(), "model": model.state_dict()}
-            torch.save(state | {"optimizer": optimizer.state_dict()}, file.with_suffix(".tmp"))
-            file.with_suffix(".tmp").replace(file)
+            if time.monotonic() - saved >= SAVE_S:
+                saved = time.monotonic()
+                state = {"step": step, "recipe": asdict(recipe), "corpus": corpus.rng.getstate()}
+                state |= {"torch": torch.get_rng_state(), "model": model.state_dict()}
+                torch.save(state | {"optimizer": optimizer.state_dict()}, file.with_suffix(".tmp"))
+                file.with_suffix(".tmp").replace(file)
             print(f"step {step} of {recipe.steps}, loss {loss:.3f}", flush=True)
             conversations = list(islice(corpus, CONVERSATIONS))
             pending = batches(conversations, tokenizer, recipe.batch_size)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, recipe)
-        loss = program_loss(model, *pending.pop())
+            group["lr"] = learning_rate(place, recipe)
+        loss = program_loss(model, *(part.to(device) for part in pending.pop()))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -354,7 +371,7 @@ def pretrain(out: Path, recipe: Recipe) -> None:
     model.eval()
     model.to(getattr(torch, recipe.saved_dtype)).save_pretrained(out)
     tokenizer.save_pretrained(out)
-    file.unlink()
+    file.unlink(missing_ok=True)
 
 
 def corpus_and_tokenizer(recipe: Recipe) -> tuple[Corpus, PreTrainedTokenizerBase]:
@@ -462,14 +479,16 @@ def observation_encoder(tokenizer: PreTrainedTokenizerBase) -> ObservationEncode
 def main(options: Options) -> None:
     """Train in a folder beside `out`, which an interrupted training leaves to be resumed."""
     started = time.perf_counter()
-    folder = options.out.with_name(f"{options.out.name}.unfinished")
+    out = options.out or ROOT / BUNDLED.get(options.size, f"outputs/nano_{options.size}")
+    folder = out.with_name(f"{out.name}.unfinished")
     folder.mkdir(parents=True, exist_ok=True)
-    pretrain(folder, Recipe(seed=options.seed, **SIZES[options.size]))
-    options.out.mkdir(exist_ok=True)
+    recipe = Recipe(seed=options.seed, **SIZES[options.size])
+    pretrain(folder, recipe, options.device, options.minutes)
+    out.mkdir(exist_ok=True)
     for file in folder.iterdir():
-        file.replace(options.out / file.name)
+        file.replace(out / file.name)
     folder.rmdir()
-    print(f"nano: {options.out}, {time.perf_counter() - started:.0f} s")
+    print(f"nano: {out}, {time.perf_counter() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -304,6 +304,19 @@ def run_study(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         runner.print_table(jobs)
         raise
+    arms = write_arms(study, jobs, folder)
+    failures = runner.print_table(jobs)
+    from analysis.report import main as report
+
+    keys = [] if study.margin is None else [f"margin={study.margin:g}"]
+    if study.control in {arm["arm"] for arm in arms if arm["status"] == "finished"}:
+        keys.append(f"control={study.control}")
+    reported = report([f"runs={folder}", f"out={folder / 'report'}", *keys])
+    return FAILED if failures or reported else 0
+
+
+def write_arms(study: Study, jobs: Sequence[runner.Job], folder: Path) -> list[dict[str, Any]]:
+    """Write arms.json and contrasts.json; return the former."""
     folder.mkdir(parents=True, exist_ok=True)
     arms = [
         {
@@ -318,14 +331,7 @@ def run_study(arguments: Sequence[str]) -> int:
     ]
     (folder / "arms.json").write_text(json.dumps(arms, indent=1) + "\n")
     (folder / "contrasts.json").write_text(json.dumps(study.contrasts, indent=1) + "\n")
-    failures = runner.print_table(jobs)
-    from analysis.report import main as report
-
-    keys = [] if study.margin is None else [f"margin={study.margin:g}"]
-    if study.control in {arm["arm"] for arm in arms if arm["status"] == "finished"}:
-        keys.append(f"control={study.control}")
-    reported = report([f"runs={folder}", f"out={folder / 'report'}", *keys])
-    return FAILED if failures or reported else 0
+    return arms
 
 
 def command(doc: str | None, schema: type, act: Callable[[Sequence[str]], int]) -> None:

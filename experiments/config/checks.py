@@ -23,11 +23,12 @@ from experiments.errors import UserError, is_rank_zero
 
 CHOICES = {"algo", "task", "model", "engine", "sandbox", "runtime"}  # sections with choices
 MINI = {"envs.tasks.mini.make": "mini", "envs.tasks.mini.make_long": "mini_long"}
-# path of a bundled model → task of the problems that it was pretrained on
+# path of a model of make nano → task of the problems that it was pretrained on
 PRETRAINED_ON = {
     "assets/nano": "mini",
     "assets/nano_feedback": "mini",
     "assets/nano_5m": "mini_long",
+    **{f"outputs/nano_{size}": "mini_long" for size in ("15m", "25m", "60m")},
 }
 Fault = tuple[object, str]  # whether the combination is there, and the message
 

@@ -32,6 +32,7 @@ RAY_SETTINGS = {
     # Otherwise Ray ends this process a minute after its cluster has gone, without a checkpoint.
     "RAY_gcs_rpc_server_reconnect_timeout_s": str(10**6),
 }
+OURS = ("assets/", "outputs/nano_")  # folders of models that make nano trains
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # NVIDIA, AMD, Windows' Linux
 
 
@@ -231,9 +232,11 @@ def locate(path: str, fallback: str | None = None) -> str:
                 f"model.path={path}: no config.json in this folder; give the folder of a saved "
                 "model, such as RUN/checkpoints/final"
             )
-    if path.count("/") == 1 and not path.startswith((".", "/", "~", "assets")):
+    if path.count("/") == 1 and not path.startswith((".", "/", "~", *OURS)):
         return path if _is_reachable(path) else _in_package(path, fallback)
-    cure = "make nano" if path.startswith("assets/") else "give a saved model's folder or a hub id"
+    cure = "give a saved model's folder or a hub id"
+    if path.startswith(OURS):
+        cure = "make nano trains it (size=1m, 5m, 15m, …)"
     raise UserError(f"model.path={path}: no such folder; {cure}")
 
 

@@ -155,33 +155,38 @@ def test_a_verdict_is_the_intervals_and_a_spread_is_over_seeds(repository, capsy
     assert f"{results.cell(pair, 'pass@1').mean:.3f}"[1:] in capsys.readouterr().out
 
 
-def test_an_interaction_is_a_claim_of_the_page_and_a_quote(repository, make_run):
+def test_interactions_and_ranks_are_on_the_page_and_are_quoted(repository, make_run):
     folder = repository / "study-s"
     arms = json.loads((folder / "arms.json").read_text())
-    for arm, skill in {"ppo_old": 2.0, "spo_old": 8.0}.items():
+    skills = {"ppo_1m": 2.0, "spo_1m": 8.0, "ppo_5m": 8.0, "spo_5m": 2.0}
+    for lag, (arm, skill) in enumerate(skills.items(), 9):
         for seed in (0, 1):
-            config = {"eval.further_temperatures": [], "eval.split": "choose", "train.lag": 9}
+            config = {"eval.further_temperatures": [], "eval.split": "choose", "train.lag": lag}
             path = make_run(repository, arm[:3], seed, skill=skill, config=config)
             run = path.rename(folder / f"{arm}-{seed}").name
             arms.append({**arms[0], "arm": arm, "seed": seed, "run": run})
     (folder / "arms.json").write_text(json.dumps(arms))
     study, file = yaml.safe_load(STUDY), repository / "s.yaml"
-    study["arms"] |= {"ppo_old": {}, "spo_old": {}}
-    claim = {"a": "spo_old", "b": "spo-x_1.5", "over": ["ppo_old", "ppo"], "metric": "pass@1"}
+    study["arms"] |= {arm: {} for arm in skills}
+    claim = {"a": "spo_1m", "b": "spo-x_1.5", "over": ["ppo_1m", "ppo"], "metric": "pass@1"}
     study["claims"] = [{"says": "SPO loses less", **claim}]
     file.write_text(yaml.safe_dump(study))
     (folder / "contrasts.json").write_text(json.dumps(read(str(file)).contrasts))
     page = pack(repository).with_suffix(".md")
     results = Results(page.with_suffix(""))
-    row = "(spo_old - spo-x_1.5) - (ppo_old - ppo)"
-    means = [results.cell(arm, "pass@1").mean for arm in ("spo_old", *reversed(SKILL), "ppo_old")]
+    row = "(spo_1m - spo-x_1.5) - (ppo_1m - ppo)"
+    means = [results.cell(arm, "pass@1").mean for arm in ("spo_1m", *reversed(SKILL), "ppo_1m")]
     assert results.cell(row, "pass@1").mean == pytest.approx(np.dot([1, -1, 1, -1], means))
     quote = results.quote(row, "pass@1")
-    page.write_text(f"{PAGE}\n{quote}<!--= {row}; pass@1 -->\n")
+    tau = "−1.000<!--= 1m - 5m; tau of pass@1; mean -->"
+    page.write_text(f"{PAGE}{blocks('ranks')}\n{quote}<!--= {row}; pass@1 --> {tau}\n")
     assert main([f"root={repository}", "write=true"]) == 0
     assert f"| SPO loses less | pass@1: {quote} |" in page.read_text()
+    cells = [cell.strip() for cell in page.read_text().partition("| 1m, 5m")[2].split("|")]
+    assert cells[1:5] == ["pass@1", "−1.000 [−1.000, −1.000]", "spo > ppo", "ppo > spo"]
+    assert cells[5].startswith("spo/ppo") and main([f"root={repository}"]) == 0
     named = tables([page.with_suffix("")])["contrasts.csv"]
-    assert "(spo_old - spo-x_1.5)" in named["a"].tolist()
+    assert "(spo_1m - spo-x_1.5)" in named["a"].tolist()
     with pytest.raises(ValueError, match="has no pass@7"):
         results.quote(row, "pass@7")
 
@@ -209,10 +214,8 @@ def test_answer_and_leaderboard_read_the_runs_of_all_studies(repository, capsys)
     answer, _, board = page.read_text().partition("<!-- leaderboard -->")
     row = next(line for line in answer.splitlines() if line.startswith("| pass@1 "))
     cells = [cell.strip() for cell in row.split("|")[2:-1]]
-    gap, seen = (
-        results.gap("spo-x_1.5", "ppo", "pass@1"),
-        results.tests[frozenset(SKILL), "pass@1"][0],
-    )
+    gap = results.gap("spo-x_1.5", "ppo", "pass@1")
+    seen, _ = results.tests[frozenset(SKILL), "pass@1"]
     start = ["[s](study-s.md) `spo-x_1.5`", "paper's", "nano", "base", "8", "20", "2", ".4"]
     assert cells == [*start, f"{gap} ({Cell(seen).text()})", "–", "–"] and r"\*" in gap
     assert "### mini, nano, 20 steps" in board and "`ppo`" in board and "spo-x" not in board

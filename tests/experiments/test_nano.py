@@ -3,8 +3,9 @@
 import hashlib
 from collections import Counter
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -100,6 +101,7 @@ def test_a_conversation_is_encoded_as_a_run_encodes_it(conversations, tokenizer)
 
 def test_an_interrupted_pretraining_learns_and_resumes_to_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(nano, "CONVERSATIONS", 32)
+    monkeypatch.setattr(nano, "SAVE_S", 0.0)
     small = {"steps": 40, "batch_size": 4, "warmup": 5, "layers": 1, "hidden_size": 32}
     recipe = Recipe(**small, tokenizer_texts=200)
     for name in ("whole", "parts"):
@@ -130,27 +132,44 @@ def test_an_interrupted_pretraining_learns_and_resumes_to_the_same_bits(tmp_path
     assert loss < 0.9 * torch.log(torch.tensor(len(tokenizer))).item()
 
 
+def test_minutes_end_the_schedule_by_the_clock(tmp_path, monkeypatch):
+    """The clock goes on by six seconds whenever it is read, so ten readings are a minute."""
+    ticks, rate, places = count(0, 6), nano.learning_rate, []
+    monkeypatch.setattr(nano, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(nano, "learning_rate", lambda n, r: places.append(n) or rate(n, r))
+    recipe = Recipe(steps=40, batch_size=2, layers=1, hidden_size=32, tokenizer="assets/nano")
+    nano.pretrain(tmp_path, recipe, minutes=1)
+    # two groups of parameters; two more readings at the checkpoint of the start
+    assert places[::2] == [4, 16, 20, 24, 28, 32, 36] and (tmp_path / "config.json").exists()
+
+
 @pytest.mark.parametrize(
-    ("size", "folder", "chosen"),
+    ("size", "path", "task", "millions"),
     [
-        ("1m", "nano", "mini"),
-        ("5m", "nano_5m", "mini_long"),
-        ("feedback", "nano_feedback", "mini_feedback"),
+        ("1m", "assets/nano", "mini", 0.8),
+        ("5m", "assets/nano_5m", "mini_long", 5.7),
+        ("feedback", "assets/nano_feedback", "mini_feedback", 0.8),
+        ("15m", "outputs/nano_15m", "mini_long model=nano_15m", 15.7),
+        ("25m", "outputs/nano_25m", "mini_long model=nano_25m", 24.4),
+        ("60m", "outputs/nano_60m", "mini_long model=nano_60m", 62.1),
     ],
 )
-def test_a_bundled_model_has_the_shape_of_its_recipe_and_fits_its_task(size, folder, chosen):
-    folder = ASSETS / folder
-    bundled = AutoModelForCausalLM.from_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(ASSETS / "nano")
-    made = nano.new_model(Recipe(**SIZES[size]), tokenizer)
-    assert {n: p.shape for n, p in made.named_parameters()} == {
-        n: p.shape for n, p in bundled.named_parameters()
-    }
-    assert AutoTokenizer.from_pretrained(folder).get_vocab() == tokenizer.get_vocab()
-    run = config(f"task={chosen}")
-    assert Path(run.model.path).name == folder.name
+def test_a_model_has_the_shape_of_its_recipe_and_fits_its_task(
+    size, path, task, millions, tokenizer
+):
+    with torch.device("meta"):
+        made = nano.new_model(Recipe(**SIZES[size]), tokenizer)
+    assert round(made.num_parameters() / 1e6, 1) == millions
+    run = config(*f"task={task}".split())
+    assert run.model.path == path and run.algo.learning_rate == 3e-4
+    folder = ASSETS.parent / path
+    saved = AutoModelForCausalLM.from_pretrained(folder) if folder.exists() else made
+    shapes = [{n: p.shape for n, p in model.named_parameters()} for model in (made, saved)]
+    assert shapes[0] == shapes[1]
+    if saved is not made:
+        assert AutoTokenizer.from_pretrained(folder).get_vocab() == tokenizer.get_vocab()
     longest = run.task.max_prompt_tokens + run.longest_response(run.task.turns)
-    assert longest <= bundled.config.max_position_embeddings
+    assert longest <= saved.config.max_position_embeddings
 
 
 def test_the_tokenizer_round_trips_and_splits_digits(tokenizer):

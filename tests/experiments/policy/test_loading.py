@@ -309,8 +309,9 @@ def test_a_file_is_converted_once_and_another_content_is_another_model(tmp_path,
 
 
 def test_a_broken_or_missing_file_is_one_line(tmp_path, cache):
-    with pytest.raises(UserError, match="no such file"):
-        locate(str(tmp_path / "none.gguf"))
+    for path, words in ((f"{tmp_path}/0.gguf", "no such file"), ("outputs/nano_0", "make nano")):
+        with pytest.raises(UserError, match=words):
+            locate(path)
     file = tmp_path / "broken.gguf"
     file.write_bytes(b"GGUF nothing")
     with pytest.raises(UserError, match=r"model\.path=.*cannot be loaded"):
