@@ -65,6 +65,7 @@ class EngineConfig:
 
     name: Literal["hf", "vllm", "auto"]
     batch_size: PositiveInt
+    static_cache: bool
     device: Annotated[str, Field(pattern=r"^(auto|cuda:\d+)$")]
     colocate: bool
     memory_share: Annotated[float, Field(gt=0, lt=1)]
