@@ -48,7 +48,8 @@ class ModelConfig:
     name: str
     path: str
     fallback: str | None
-    dtype: Literal["float32", "bfloat16", "auto"]
+    dtype: Literal["float32", "bfloat16", "float16", "auto"]
+    head_dtype: Literal["float32", "auto"]
     device: DeviceName
     chat_args: dict[str, Any]
     adapter: Literal["none", "lora"]

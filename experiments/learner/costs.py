@@ -81,6 +81,7 @@ def estimate(
         "gradients": 4 * trained,
         "AdamW's moments": 8 * trained,
         "float32 copies": 4 * trained * (size < 4),
+        "the head in float32": 4 * head.weight.numel() * (config.model.head_dtype == "float32"),
         "reference": base * initial,
         "earlier weights": copies * (base + own),
     }

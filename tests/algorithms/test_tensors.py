@@ -1,12 +1,13 @@
 """The tensor operations that all algorithms share."""
 
+import copy
 from typing import get_args
 
 import pytest
 import torch
 
 from algorithms import logprobs
-from algorithms.logprobs import chosen_logp
+from algorithms.logprobs import Float32Head, chosen_logp
 from algorithms.tensors import (
     KLKind,
     group_ranks,
@@ -93,6 +94,26 @@ def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen
         assert nothing.isnan().all()
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("budget", [2**24, 100])  # one chunk, or several
+def test_a_float32_head_rounds_no_logit_of_low_precision_weights(monkeypatch, budget):
+    monkeypatch.setattr(logprobs, "LOGITS_PER_CHUNK", budget)
+    generator = torch.Generator().manual_seed(0)
+    head = Float32Head(8, 30).bfloat16()
+    hidden = torch.randn(17, 8, generator=generator).bfloat16()
+    tokens = torch.randint(30, (17,), generator=generator)
+    exact = copy.deepcopy(head).double()
+    logp = torch.nn.functional.linear(hidden.double(), exact.weight, exact.bias).log_softmax(-1)
+    expected = logp.gather(1, tokens[:, None]).squeeze(1)
+    (found, _), (graph, _) = (
+        chosen_logp(hidden, head, tokens, entropy=e) for e in ("none", "graph")
+    )
+    for each in (found, graph):
+        torch.testing.assert_close(each.double(), expected, rtol=0, atol=1e-5)
+    found.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(head.weight.grad, exact.weight.grad.bfloat16(), rtol=0.01, atol=0.01)
 
 
 def test_ranks_follow_key_then_tie_breaker_then_row():

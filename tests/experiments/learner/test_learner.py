@@ -13,7 +13,7 @@ from algorithms.policy_gradient import GroupReinforce
 from algorithms.ppo import PPO
 from experiments.errors import UserError
 from experiments.learner.batching import micro_batches, pack
-from experiments.learner.modules import learning_rate_factor
+from experiments.learner.modules import GROWTH, learning_rate_factor
 from tests.compose import options_of, train_config
 from tests.experiments.learner.learning import ALGORITHMS, GROUP, REWARDS, learner_of, samples_from
 
@@ -158,24 +158,60 @@ def test_a_budget_of_tokens_holds_prompts_and_padding_too(tiny, lengths):
     assert [len(part) for part in micro_batches(tokens, 12, 1)] == [1] * 12
 
 
-@pytest.mark.parametrize("name", ["spo", "ppo-separate", "grpo"])
-def test_the_state_after_two_bfloat16_steps_holds_all_of_the_training(name, tiny):
-    """As on a GPU: the weights are bfloat16, the optimiser's copies and moments float32."""
-    model = copy.deepcopy(tiny).bfloat16()
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, torch.bfloat16) for name in ("spo", "ppo-separate", "grpo")),
+        ("ppo-separate", torch.float16),
+    ],
+)
+def test_the_state_after_two_steps_of_low_precision_holds_all_of_the_training(name, dtype, tiny):
+    """As on a GPU: the weights have few bits, the optimiser's copies and moments are float32."""
+    model = copy.deepcopy(tiny).to(dtype)
     samples = samples_from(model, REWARDS)
     whole, resumed = (learner_of(model, ALGORITHMS[name]) for _ in range(2))
-    for _ in range(2):
-        whole.update(samples, GROUP, None)
+    whole.update(samples, GROUP, None)
+    if dtype == torch.float16:
+        whole.scale.value = 2.0**40  # the second step overflows, and so may the third
+    whole.update(samples, GROUP, None)
     state = copy.deepcopy(whole.state_dict())
     optimiser, weights = state["optimiser"], state["modules"]["model"].values()
     moments = [value for values in optimiser["state"].values() for value in values.values()]
-    assert {weight.dtype for weight in weights} == {torch.bfloat16}
+    assert {weight.dtype for weight in weights} == {dtype}
     assert {held.dtype for held in [*optimiser["copies"], *moments]} == {torch.float32}
-    assert any(not torch.equal(held, held.bfloat16().float()) for held in optimiser["copies"])
+    assert any(not torch.equal(held, held.to(dtype).float()) for held in optimiser["copies"])
     resumed.load_state_dict(state)
+    assert resumed.scale.value == whole.scale.value == (2.0**39 if dtype == torch.float16 else 1)
     assert resumed.update(samples, GROUP, None) == whole.update(samples, GROUP, None)
     for one, other in zip(parameters(resumed), parameters(whole), strict=True):
         assert torch.equal(one, other)
+
+
+def test_float16_learns_what_float32_learns_and_skips_and_counts_what_overflows(tiny):
+    """The clipping's past has no infinite norm; the scale doubles after steps without overflow."""
+    model = copy.deepcopy(tiny).half()
+    samples, ppo = samples_from(model, REWARDS), ALGORITHMS["ppo-separate"]
+    learner, exact = (learner_of(m, ppo, clip_quantile=0.5) for m in (model, tiny.half().float()))
+    learner.scale.value, skipped = 2.0**40, 0
+    before = [weight.clone() for weight in parameters(learner)]
+    while (metrics := learner.update(samples, GROUP, None))["step_skipped"]:
+        skipped += 1
+        assert "grad_norm" not in metrics and metrics["loss_scale"] == 2.0 ** (41 - skipped)
+        assert all(map(torch.equal, parameters(learner), before))
+    assert 4 < skipped < 40 and learner.policy.version == skipped + 1
+    assert metrics["loss_scale"] == 2.0 ** (40 - skipped) and "grad_norm_bound" not in metrics
+    expected = exact.update(samples, GROUP, None)
+    found = {name: metrics[name] for name in expected}
+    assert found == pytest.approx(expected, rel=0.05, abs=2e-3)
+    assert not all(map(torch.equal, parameters(learner), before))
+    gradients = (
+        [p.grad for p in parameters(each) if p.grad is not None] for each in (learner, exact)
+    )
+    for one, other in zip(*gradients, strict=True):
+        assert (one - other).norm() <= 0.05 * other.norm() + 1e-6
+    learner.scale.steps = GROWTH - 1
+    assert not learner.scale.overflows([torch.ones(())])
+    assert (learner.scale.value, learner.scale.steps) == (2.0 ** (41 - skipped), 0)
 
 
 def parameters(learner):
