@@ -292,7 +292,7 @@ class StaticKeys(OwnKeys):
         KVCache.__init__(self, [StaticLayer(self.at) for _ in range(layers)])
         self.visible = torch.zeros(self.shape, dtype=torch.bool, device=device)
         self.steps: dict[tuple[int, int], Callable[[], Tensor]] = {}
-        self.pool: Any = None
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def load(self, read: OwnKeys, row_of: Tensor) -> None:
         """Begin a batch whose response n goes on from row `row_of[n]` of what was read."""
@@ -342,7 +342,6 @@ class StaticKeys(OwnKeys):
                 step()
             now.wait_stream(beside)
             graph = torch.cuda.CUDAGraph()
-            self.pool = self.pool or torch.cuda.graph_pool_handle()
             with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
                 logits = step()
 

@@ -282,11 +282,11 @@ class Learner:
         totals = {name: self.ranks.sum(value) for name, value in sums.items()}
         self.scale.unscale(self.optimiser.param_groups)
         clipping = self.clipping.clip(self.optimiser.param_groups, policy_waits)
-        scaled = {"loss_scale": self.scale.value} if self.scale.active else {}
+        scale = self.scale.value
         skipped = self.scale.overflows(clipping[name] for name in NORMS if name in clipping)
-        result = metrics.step_metrics(totals, {} if skipped else clipping) | scaled
-        if scaled:
-            result["step_skipped"] = float(skipped)
+        result = metrics.step_metrics(totals, {} if skipped else clipping)
+        if self.scale.active:
+            result |= {"loss_scale": scale, "step_skipped": float(skipped)}
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.factor(self.batches)
         result["learning_rate"] = self.optimiser.param_groups[0]["lr"]

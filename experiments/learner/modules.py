@@ -234,9 +234,8 @@ class LossScale:
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
-        self.value, self.steps, self.active = 1.0, 0, dtype == torch.float16
-        if self.active:
-            self.value = 2.0**12
+        self.active, self.steps = dtype == torch.float16, 0
+        self.value = 2.0**12 if self.active else 1.0
 
     def unscale(self, groups: Sequence[dict[str, Any]]) -> None:
         """Divide the gradients of each parameter group by it."""

@@ -79,10 +79,11 @@ def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
     assert first[0].startswith("step 1: log-probs of the hf engine") and later == []
 
 
-@pytest.mark.parametrize("head_dtype", ["auto", "float32"])
-def test_in_float16_the_loop_agrees_within_the_bound_of_float16(head_dtype):
+@pytest.mark.parametrize(
+    ("head_dtype", "logits"), [("auto", torch.float16), ("float32", torch.float32)]
+)
+def test_in_float16_the_loop_agrees_within_the_bound_of_float16(head_dtype, logits):
     policy, tokenizer = loading.load(model_config(dtype="float16", head_dtype=head_dtype))
-    logits = torch.float16 if head_dtype == "auto" else torch.float32
     assert policy.model(torch.tensor([[5]])).logits.dtype == logits
     engine = HFEngine(policy, {tokenizer.eos_token_id}, tokenizer.pad_token_id, 64)
     assert 1e-5 < monitor(policy, engine).check(1).mean < BOUNDS["float16"] / 4

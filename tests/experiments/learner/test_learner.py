@@ -158,13 +158,8 @@ def test_a_budget_of_tokens_holds_prompts_and_padding_too(tiny, lengths):
     assert [len(part) for part in micro_batches(tokens, 12, 1)] == [1] * 12
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        *((name, torch.bfloat16) for name in ("spo", "ppo-separate", "grpo")),
-        ("ppo-separate", torch.float16),
-    ],
-)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["spo", "ppo-separate", "grpo"])
 def test_the_state_after_two_steps_of_low_precision_holds_all_of_the_training(name, dtype, tiny):
     """As on a GPU: the weights have few bits, the optimiser's copies and moments are float32."""
     model = copy.deepcopy(tiny).to(dtype)
@@ -200,15 +195,12 @@ def test_float16_learns_what_float32_learns_and_skips_and_counts_what_overflows(
         assert all(map(torch.equal, parameters(learner), before))
     assert 4 < skipped < 40 and learner.policy.version == skipped + 1
     assert metrics["loss_scale"] == 2.0 ** (40 - skipped) and "grad_norm_bound" not in metrics
-    expected = exact.update(samples, GROUP, None)
-    found = {name: metrics[name] for name in expected}
-    assert found == pytest.approx(expected, rel=0.05, abs=2e-3)
+    for name, value in exact.update(samples, GROUP, None).items():
+        assert metrics[name] == pytest.approx(value, rel=0.05, abs=2e-3)
     assert not all(map(torch.equal, parameters(learner), before))
-    gradients = (
-        [p.grad for p in parameters(each) if p.grad is not None] for each in (learner, exact)
-    )
-    for one, other in zip(*gradients, strict=True):
-        assert (one - other).norm() <= 0.05 * other.norm() + 1e-6
+    for one, other in zip(parameters(learner), parameters(exact), strict=True):
+        if other.grad is not None:
+            assert (one.grad - other.grad).norm() <= 0.05 * other.grad.norm() + 1e-6
     learner.scale.steps = GROWTH - 1
     assert not learner.scale.overflows([torch.ones(())])
     assert (learner.scale.value, learner.scale.steps) == (2.0 ** (41 - skipped), 0)
