@@ -215,14 +215,15 @@ def learn(bench: Bench) -> None:
 def generate(bench: Bench, engine: Engine | None = None) -> None:
     """Tokens a second of an engine, by default our loop, in which no response ends early."""
     prompts, sampling = [p.tokens for p in bench.prompted], Sampling(bench.size.max_tokens)
-    loops = [HFEngine(bench.policy(), set(), PAD, 4096, static) for static in (False, True)]
+    statics = () if engine else (False, True)
+    loops = [HFEngine(bench.policy(), set(), PAD, 4096, static) for static in statics]
     for each in [engine] if engine else loops:
         rates = [
             common.engine_rate(each, prompts, bench.size.responses, sampling, number)["generation"]
             for number in range(1 + bench.rounds)
         ]
-        name = "with engine.static_cache=true" if each is loops[1] else each.name
-        print(f"{name}: {max(rates[1:]):,.0f} tokens/s", flush=True)
+        static = getattr(each, "static_cache", False)
+        print(f"{each.name}, {static=}: {max(rates[1:]):,.0f} tokens/s", flush=True)
 
 
 def vllm(bench: Bench) -> None:

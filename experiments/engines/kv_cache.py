@@ -123,8 +123,8 @@ class StaticLayer(OwnLayer):
         """
         if not self.is_initialized and shape is not None:
             for name, states in (("keys", read.keys), ("values", read.values)):
-                heads, dim = states.shape[1], states.shape[3]
-                setattr(self, name, states.new_empty(shape[0], heads, shape[1], dim))
+                size = shape[0], states.shape[1], shape[1], states.shape[3]
+                setattr(self, name, states.new_empty(size))
             self.is_initialized = True
         self.filled = read.filled
         for own, states in ((self.keys, read.keys), (self.values, read.values)):

@@ -59,8 +59,8 @@ class Host:
         check_vllm()
         if config.model.head_dtype != "auto":
             raise UserError(
-                f"model.head_dtype={config.model.head_dtype} with engine.name=vllm: vLLM computes "
-                "logits in model.dtype; use model.head_dtype=auto, or engine=hf"
+                "model.head_dtype=float32 with engine.name=vllm: vLLM computes logits in "
+                "model.dtype; use model.head_dtype=auto or engine=hf"
             )
         from vllm import LLM
 

@@ -248,14 +248,12 @@ class LossScale:
 
         At a scale of 1 gradients that are not finite have another reason.
         """
-        if not self.active:
-            return False
-        if skipped := self.value > 1 and not all(math.isfinite(float(n)) for n in norms):
-            self.value, self.steps = self.value / 2, 0
-        elif (self.steps + 1) % GROWTH == 0:
+        skipped = self.value > 1 and not all(math.isfinite(float(norm)) for norm in norms)
+        self.steps = 0 if skipped else self.steps + self.active
+        if skipped:
+            self.value /= 2
+        elif self.steps == GROWTH:
             self.value, self.steps = self.value * 2, 0
-        else:
-            self.steps += 1
         return skipped
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The tensor operations that all algorithms share."""
 
-import copy
 from typing import get_args
 
 import pytest
@@ -69,13 +68,14 @@ def test_k1_and_k3_are_unbiased_and_the_gradients_are_as_documented():
     assert (grads["k3"] - gradient).abs().max() > 1e-2
 
 
+@pytest.mark.parametrize("kind", [torch.nn.Linear, Float32Head])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen, bias):
+def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen, bias, kind):
     """Gradients of hidden states and of the head unless frozen, with a slope for each token."""
     generator = torch.Generator().manual_seed(0)
-    head = torch.nn.Linear(8, 30, bias=bias).requires_grad_(not frozen)
+    head = kind(8, 30, bias=bias).requires_grad_(not frozen)
     start = torch.randn(17, 8, generator=generator)
     tokens = torch.randint(30, (17,), generator=generator)
     slope = torch.randn(17, generator=generator)
@@ -96,22 +96,15 @@ def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("budget", [2**24, 100])  # one chunk, or several
-def test_a_float32_head_rounds_no_logit_of_low_precision_weights(monkeypatch, budget):
-    monkeypatch.setattr(logprobs, "LOGITS_PER_CHUNK", budget)
-    generator = torch.Generator().manual_seed(0)
-    head = Float32Head(8, 30).bfloat16()
-    hidden = torch.randn(17, 8, generator=generator).bfloat16()
-    tokens = torch.randint(30, (17,), generator=generator)
-    exact = copy.deepcopy(head).double()
-    logits = torch.nn.functional.linear(hidden.double(), exact.weight, exact.bias)
-    expected = -torch.nn.functional.cross_entropy(logits, tokens, reduction="none")
-    for kind in ("graph", "none"):
+def test_a_float32_head_rounds_no_logit_of_low_precision_weights(monkeypatch):
+    monkeypatch.setattr(logprobs, "LOGITS_PER_CHUNK", 100)
+    head, hidden = Float32Head(8, 30).bfloat16(), torch.randn(17, 8).bfloat16()
+    tokens = torch.randint(30, (17,))
+    exact = torch.nn.functional.linear(hidden.double(), head.weight.double(), head.bias.double())
+    for kind in ("graph", "none"):  # two ways through the chunks
         found, _ = chosen_logp(hidden, head, tokens, entropy=kind)
+        expected = exact.log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)
         torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
-    found.sum().backward()
-    expected.sum().backward()
-    torch.testing.assert_close(head.weight.grad, exact.weight.grad.bfloat16(), rtol=0.01, atol=0.01)
 
 
 def test_ranks_follow_key_then_tie_breaker_then_row():

@@ -16,14 +16,11 @@ def test_scores_of_both_judges_and_each_program_on_which_they_differ(tmp_path, m
     pd.DataFrame(rows, columns=names).to_parquet(tmp_path / "evals.parquet")
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps({"task_id": 11, "test_list": ["assert f()"]}))
-    monkeypatch.setattr(
-        calibrate,
-        "inspect_judged",
-        lambda responses, tests, *_: [("WRONG" in r, "why") for r in responses],
-    )
+    judged = [(False, "why"), (True, "why"), (False, "why")]
+    monkeypatch.setattr(calibrate, "inspect_judged", lambda *_: judged)
     calibrate.main(calibrate.Options(tmp_path, file))
     ours, theirs, number, *lines = capsys.readouterr().out.splitlines()
-    assert "pass@1 0.667" in ours and "pass@1 0.333" in theirs and "3 of 3" in number
+    assert "0.667" in ours and "0.333" in theirs and "3 of 3" in number
     assert lines[1] == "mbpp/11 sample 1: ours WRONG_ANSWER, 1 of 3 tests; theirs why"
     file.write_text(json.dumps({"task_id": 12, "test_list": []}))
     with pytest.raises(UserError, match="mbpp/11"):

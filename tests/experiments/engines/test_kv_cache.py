@@ -42,8 +42,7 @@ def use(how, model, patch):
 def generated(model, how, monkeypatch, steps=24):
     with monkeypatch.context() as patch:
         use(how, model, patch)
-        engine = engine_of(model, how=how)
-        groups = engine.generate(Request(PROMPTS, SEEDS, Sampling(steps)))
+        groups = engine_of(model, how=how).generate(Request(PROMPTS, SEEDS, Sampling(steps)))
     return [completion for group in groups for completion in group]
 
 
