@@ -62,7 +62,7 @@ SANDBOX ?= docker
 calibrate: $(READY) ## MBPP scores by our judge and by inspect-ai's, of the same programs (MODEL=NAME ROWS=FILE.jsonl SANDBOX=local ARGS="key=value ...")
 	@$(PY) -c "import inspect_evals" 2>/dev/null || $(PIP) --constraint constraints.txt --editable '.[inspect]'
 	$(PY) run.py task=mbpp task.path=$(ROWS) model=$(MODEL) steps=0 eval.split=test eval.samples=10 \
-		eval.k=[1,10] eval.kl_samples=0 name=calibrate-$(MODEL) $(ARGS)
+		"eval.k=[1,10]" eval.kl_samples=0 name=calibrate-$(MODEL) $(ARGS)
 	$(PY) -m experiments.calibrate rows=$(ROWS) sandbox=$(SANDBOX) \
 		run=$$(ls -td outputs/calibrate-$(MODEL)/*/ | head -1)
 
