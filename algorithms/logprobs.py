@@ -18,6 +18,14 @@ LOGITS_PER_CHUNK = 2**24  # elements of one float32 block of logits: 64 MiB
 Entropy = Literal["none", "value", "graph"]  # not computed, without gradient, with gradient
 
 
+class Float32Head(torch.nn.Linear):
+    """An output layer with logits in float32, from hidden states and weights of any precision."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        bias = None if self.bias is None else self.bias.float()
+        return torch.nn.functional.linear(input.float(), self.weight.float(), bias)
+
+
 def chosen_logp(
     hidden: Tensor,
     head: torch.nn.Module,
@@ -48,13 +56,14 @@ def chosen_logp(
     rows = max(1, LOGITS_PER_CHUNK // vocabulary)
     if len(tokens) <= rows:
         return chunk(hidden, tokens)
-    if entropy != "graph" and type(head) is torch.nn.Linear:
-        return ChosenLogp.apply(
-            hidden, head.weight, head.bias, tokens, temperature, rows, entropy == "value"
-        )
+    if entropy != "graph" and type(head) in (torch.nn.Linear, Float32Head):
+        parts = [hidden, head.weight, head.bias]
+        if isinstance(head, Float32Head):
+            parts = [None if part is None else part.float() for part in parts]
+        return ChosenLogp.apply(*parts, tokens, temperature, rows, entropy == "value")
     chunks = zip(hidden.split(rows), tokens.split(rows), strict=True)
-    parts = [checkpoint(chunk, h, t, use_reentrant=False) for h, t in chunks]
-    logp, entropies = zip(*parts, strict=True)
+    results = [checkpoint(chunk, h, t, use_reentrant=False) for h, t in chunks]
+    logp, entropies = zip(*results, strict=True)
     return torch.cat(logp), torch.cat(entropies)
 
 

@@ -217,6 +217,7 @@ def build(
         model, info = config.model, records.info
         facts_of_base = [info[fact] for fact in ("policy", "versions", "hardware")]
         facts_of_base += [model.device, model.dtype, model.threads, config.engine.batch_size]
+        facts_of_base += [model.head_dtype, config.engine.static_cache]
         evaluating = replace(untimed, engine=worker.eval_engine, dialogue=eval_dialogue)
         evaluation = Evaluation(
             prompts=eval_prompts,

@@ -212,13 +212,16 @@ def learn(bench: Bench) -> None:
 
 def generate(bench: Bench, engine: Engine | None = None) -> None:
     """Tokens a second of an engine, by default our loop, in which no response ends early."""
-    engine = engine or HFEngine(bench.policy(), set(), PAD, 4096)
     prompts, sampling = [p.tokens for p in bench.prompted], Sampling(bench.size.max_tokens)
-    rates = [
-        common.engine_rate(engine, prompts, bench.size.responses, sampling, number)["generation"]
-        for number in range(1 + bench.rounds)
-    ]
-    print(f"{max(rates[1:]):,.0f} tokens/s", flush=True)
+    statics = () if engine else (False, True)
+    loops = [HFEngine(bench.policy(), set(), PAD, 4096, static) for static in statics]
+    for each in [engine] if engine else loops:
+        rates = [
+            common.engine_rate(each, prompts, bench.size.responses, sampling, number)["generation"]
+            for number in range(1 + bench.rounds)
+        ]
+        static = getattr(each, "static_cache", False)
+        print(f"{each.name}, {static=}: {max(rates[1:]):,.0f} tokens/s", flush=True)
 
 
 def vllm(bench: Bench) -> None:

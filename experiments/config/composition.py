@@ -133,6 +133,7 @@ MAY_CHANGE = (
     "eval.every",
     "eval.show",
     "engine.batch_size",
+    "engine.static_cache",
     "model.threads",
     "model.checkpoint_activations",
     "train.micro_batch",

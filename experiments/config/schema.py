@@ -48,7 +48,8 @@ class ModelConfig:
     name: str
     path: str
     fallback: str | None
-    dtype: Literal["float32", "bfloat16", "auto"]
+    dtype: Literal["float32", "bfloat16", "float16", "auto"]
+    head_dtype: Literal["float32", "auto"]
     device: DeviceName
     chat_args: dict[str, Any]
     adapter: Literal["none", "lora"]
@@ -65,6 +66,7 @@ class EngineConfig:
 
     name: Literal["hf", "vllm", "auto"]
     batch_size: PositiveInt
+    static_cache: bool
     device: Annotated[str, Field(pattern=r"^(auto|cuda:\d+)$")]
     colocate: bool
     memory_share: Annotated[float, Field(gt=0, lt=1)]

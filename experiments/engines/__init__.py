@@ -11,7 +11,9 @@ from transformers import PreTrainedTokenizerBase
 
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Engine
+from experiments.errors import UserError
 from experiments.policy import loading
+from experiments.policy.patches import can_override_attention
 from experiments.policy.policy import Policy
 
 
@@ -37,5 +39,13 @@ def open_engines(
         return lambda policy: VLLMEngine(host, policy, ends)
     from experiments.engines.hf import HFEngine
 
-    pad, batch_size = tokenizer.pad_token_id, config.engine.batch_size
-    return lambda policy: HFEngine(policy, ends, pad, batch_size)
+    static, rope = config.engine.static_cache, getattr(policy.model.config, "rope_parameters", None)
+    # The frequencies of these look at the positions, which a captured step cannot do.
+    moves = str((rope or {}).get("rope_type")) in ("dynamic", "longrope")
+    if static and (moves or not can_override_attention(policy.model)):
+        raise UserError(
+            f"engine.static_cache=true: model.path={config.model.path} has attention or rotary "
+            "embeddings that change with the step; use engine.static_cache=false"
+        )
+    given = tokenizer.pad_token_id, config.engine.batch_size, static
+    return lambda policy: HFEngine(policy, ends, *given)

@@ -24,6 +24,7 @@ from experiments.engines.kv_cache import (
     KeptKeys,
     OwnKeys,
     SharedKeys,
+    StaticKeys,
     TokenIds,
     in_columns,
     make_kv_cache,
@@ -104,10 +105,12 @@ class HFEngine(Engine):
 
     name = "hf"
 
-    def __init__(self, policy: Policy, eos: set[int], pad: int, batch_size: int) -> None:
+    def __init__(
+        self, policy: Policy, eos: set[int], pad: int, batch_size: int, static_cache: bool = False
+    ) -> None:
         self.policy, self.model = policy, policy.model
         self.eos = torch.tensor(sorted(eos), device=policy.device)
-        self.pad, self.batch_size = pad, batch_size
+        self.pad, self.batch_size, self.static_cache = pad, batch_size, static_cache
         self._kept = KeptKeys()
 
     def release_memory(self) -> None:
@@ -123,19 +126,32 @@ class HFEngine(Engine):
             for n, seed in enumerate(group)
         ]
         slots.sort(key=lambda slot: len(request.prompts[slot.prompt]) + len(slot.begun))
+        static = self._static_keys(request, slots) if self.static_cache and slots else None
         completions: dict[tuple[int, int], Completion] = {}
         was_training = self.model.training
         self.model.eval()
         for start in range(0, len(slots), self.batch_size):  # contexts of similar length together
-            for responses in self._batch(request, slots[start : start + self.batch_size], held):
+            batch = slots[start : start + self.batch_size]
+            for responses in self._batch(request, batch, held, static):
                 completions |= {(prompt, number): one for prompt, number, one in responses}
                 if finished and responses:
                     finished(responses)
         self.model.train(was_training)
         return [[completions[i, n] for n in range(len(g))] for i, g in enumerate(request.seeds)]
 
+    def _static_keys(self, request: Request, slots: list[Slot]) -> StaticKeys:
+        """Return a cache of fixed size for all batches of the slots, the longest context last."""
+        rows, last = min(len(slots), self.batch_size), slots[-1]
+        columns = len(request.prompts[last.prompt]) + len(last.begun) + request.sampling.max_tokens
+        layers = self.model.config.get_text_config().num_hidden_layers
+        return StaticKeys(layers, rows, columns, self.model.device)
+
     def _batch(
-        self, request: Request, batch: list[Slot], held: dict[tuple[int, TokenIds], Tensor]
+        self,
+        request: Request,
+        batch: list[Slot],
+        held: dict[tuple[int, TokenIds], Tensor],
+        static: StaticKeys | None,
     ) -> Iterator[list[FinishedResponse]]:
         """Generate a batch; yield responses as they leave it.
 
@@ -146,13 +162,20 @@ class HFEngine(Engine):
         row_of = {context: row for row, context in enumerate(contexts)}
         tokens = [[*request.prompts[prompt], *begun] for prompt, begun in contexts]
         states = [held.pop(context, None) for context in contexts]
-        cache, logits, position = self._prefill(tokens, states, steps)
-        cache.begin(len(batch))
+        cache, logits, position = self._prefill(tokens, states, 0 if static else steps)
+        rows = torch.tensor([row_of[slot.prompt, slot.begun] for slot in batch], device=device)
+        if static is None:
+            cache.begin(len(batch))
+        else:
+            assert isinstance(cache, OwnKeys)
+            static.load(cache, rows)
+            cache, logits, position = static, logits[rows], position[rows]
+            rows = torch.arange(len(batch), device=device)
         active = ActiveSequences(
             slots=batch,
             index=torch.arange(len(batch), device=device),
             uniforms=uniforms([slot.seed for slot in batch], steps).to(device),
-            row_of=torch.tensor([row_of[slot.prompt, slot.begun] for slot in batch], device=device),
+            row_of=rows,
             position=position,
             cache=cache,
             width=max(map(len, tokens)),
@@ -181,13 +204,8 @@ class HFEngine(Engine):
                 if not len(token) or step + 1 == steps:
                     break
                 fed = active.branch(token, live, logits.shape[-1])
-                output = self.model(
-                    input_ids=fed.unsqueeze(-1),
-                    position_ids=active.position,
-                    use_cache=True,
-                    **cache.model_inputs(),
-                )
-                active.position, logits = active.position + 1, output.logits[:, -1]
+                logits = cache.decode(self.model, fed, active.position)
+                active.position = active.position + 1
             rest = torch.ones_like(live)
             yield self._leaving(request, active, (lengths, *columns), rest)
 
@@ -204,7 +222,7 @@ class HFEngine(Engine):
         ids = torch.tensor(padded, device=device)
         lengths = torch.tensor([len(context) for context in contexts], device=device)
         mask = torch.arange(width, device=device) >= (width - lengths).unsqueeze(-1)
-        cache = make_kv_cache(self.model, mask, steps)
+        cache = make_kv_cache(self.model, mask, steps, not self.static_cache)
         states, start = in_columns([len(context) for context in contexts], held), 0
         if states is not None:
             cache.resume(states)

@@ -8,6 +8,9 @@ in transformers. `SharedKeys` keeps each prompt's once for all its rows: otherwi
 read eight copies at every step. Its attention is ours and for CPUs only: it is written in plain
 operations, in float32, and needs memory for products that a GPU's kernels never materialise.
 
+`StaticKeys` holds keys and values at fixed addresses, so that a GPU can replay a step of the model
+as a CUDA graph. Launching a small model's kernels one by one takes longer than running them.
+
 `KeptKeys` keeps keys and values between the answers of a conversation. They are found by their
 tokens, so nothing is read in the place of something else. What is not found is read anew, which
 changes no more than rounding.
@@ -15,8 +18,9 @@ changes no more than rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +32,7 @@ from experiments.policy.patches import AttentionOverride, can_override_attention
 
 SHARED = "spo_bench_shared_prompts"  # the attention's name in transformers
 TokenIds = tuple[int, ...]
+ROWS, COLUMNS = 16, 256  # of a graph: ROWS · 2^n, and multiples of COLUMNS
 PRODUCTS = 2**18  # float32 products of queries and generated keys at a time: 1 MiB
 
 
@@ -99,6 +104,42 @@ class OwnLayer(Layer):
         """Return keys and values (rows, heads, filled, dim) of these rows."""
         keys, values = self.keys[:, :, : self.filled], self.values[:, :, : self.filled]
         return keys.index_select(0, rows), values.index_select(0, rows)
+
+
+class StaticLayer(OwnLayer):
+    """A layer's keys and values at fixed addresses, (rows, heads, columns, dim).
+
+    `at` (1,) is the column that `update` writes, `columns` the number that attention then reads.
+    """
+
+    def __init__(self, at: Tensor) -> None:
+        super().__init__(0)
+        self.at, self.columns = at, 0
+
+    def take(self, read: OwnLayer, rows: Tensor, shape: tuple[int, int] | None = None) -> None:
+        """Copy these rows of `read`, which may be this layer, to the first rows.
+
+        With `shape` (rows, columns) all else is 0, and is allocated first if nothing is.
+        """
+        if not self.is_initialized and shape is not None:
+            for name, states in (("keys", read.keys), ("values", read.values)):
+                size = shape[0], states.shape[1], shape[1], states.shape[3]
+                setattr(self, name, states.new_empty(size))
+            self.is_initialized = True
+        self.filled = read.filled
+        for own, states in ((self.keys, read.keys), (self.values, read.values)):
+            chosen = states[:, :, : self.filled].index_select(0, rows)
+            if shape is not None:  # a masked NaN would still be one
+                own.zero_()
+            own[: len(rows), :, : self.filled] = chosen
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
+        keys, values = self.keys[: len(key_states)], self.values[: len(key_states)]
+        keys.index_copy_(2, self.at, key_states)
+        values.index_copy_(2, self.at, value_states)
+        return keys[:, :, : self.columns], values[:, :, : self.columns]
 
 
 class SharedLayer(Layer):
@@ -190,6 +231,15 @@ class KVCache:
         """Return the context in which the model generates with this cache."""
         return nullcontext()
 
+    def decode(self, model: Any, tokens: Tensor, position: Tensor) -> Tensor:
+        """Feed tokens (rows,) at `position` (rows, 1) → the next logits (rows, vocabulary)."""
+        given = {"input_ids": tokens.unsqueeze(-1), "position_ids": position}
+        return model(**given, use_cache=True, **self.model_inputs()).logits[:, -1]
+
+    def model_inputs(self) -> dict[str, Any]:
+        """Return the model's arguments for this cache."""
+        raise NotImplementedError
+
 
 class OwnKeys(KVCache):
     """A cache in which every row has its own keys and values, its prompt's included.
@@ -224,6 +274,87 @@ class OwnKeys(KVCache):
         if self.full_attention:  # transformers passes a four-dimensional mask through
             mask = mask[:, None, None]
         return {"past_key_values": self.cache, "attention_mask": mask}
+
+
+class StaticKeys(OwnKeys):
+    """A cache of fixed size for the batches of one request, in which each response has its row.
+
+    A step is computed for at least as many rows and columns as are in use, of few sizes. On a GPU
+    each size is a CUDA graph, captured once; elsewhere it is computed as it is.
+    """
+
+    def __init__(self, layers: int, max_rows: int, columns: int, device: torch.device) -> None:
+        """`max_rows` and `columns`: the most of any batch."""
+        self.shape = (padded_rows(max_rows), -(-columns // COLUMNS) * COLUMNS)
+        self.at = torch.zeros(1, dtype=torch.long, device=device)
+        self.ids = self.at.new_zeros(self.shape[0], 1)
+        self.positions = self.ids.clone()
+        KVCache.__init__(self, [StaticLayer(self.at) for _ in range(layers)])
+        self.visible = torch.zeros(self.shape, dtype=torch.bool, device=device)
+        self.steps: dict[tuple[int, int], Callable[[], Tensor]] = {}
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+    def load(self, read: OwnKeys, row_of: Tensor) -> None:
+        """Begin a batch whose response n goes on from row `row_of[n]` of what was read."""
+        for layer, of in zip(self.layers, read.layers, strict=True):
+            layer.take(of, row_of, self.shape)
+        self.visible.zero_()
+        self.visible[: len(row_of), : read.visible.shape[1]] = read.visible[row_of]
+
+    def select(self, rows: Tensor, max_rows: int) -> None:
+        for layer in self.layers:
+            layer.take(layer, rows)
+        self.visible[: len(rows)] = self.visible[rows]
+
+    def decode(self, model: Any, tokens: Tensor, position: Tensor) -> Tensor:
+        filled = self.layers[0].filled
+        size = padded_rows(len(tokens)), (filled // COLUMNS + 1) * COLUMNS
+        self.ids[: len(tokens), 0], self.positions[: len(tokens)] = tokens, position
+        self.at.fill_(filled)
+        if size not in self.steps:
+            self.steps[size] = self._captured(partial(self._step, model, *size))
+        logits = self.steps[size]()
+        for layer in self.layers:
+            layer.filled += 1
+        return logits[: len(tokens)]
+
+    def _step(self, model: Any, rows: int, columns: int) -> Tensor:
+        """Compute a step from what is at the fixed addresses; twice it gives the same."""
+        for layer in self.layers:
+            layer.columns = columns
+        self.visible[:rows].index_fill_(1, self.at, True)
+        return model(
+            input_ids=self.ids[:rows],
+            position_ids=self.positions[:rows],
+            attention_mask=self.visible[:rows, None, None, :columns],
+            past_key_values=self.cache,
+            use_cache=True,
+        ).logits[:, -1]
+
+    def _captured(self, step: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        """Return the step as a replayed CUDA graph; on other devices as it is."""
+        if self.at.device.type != "cuda":
+            return step
+        with torch.cuda.device(self.at.device):
+            beside, now = torch.cuda.Stream(), torch.cuda.current_stream()
+            beside.wait_stream(now)
+            with torch.cuda.stream(beside):  # kernels and workspaces are made before the capture
+                step()
+            now.wait_stream(beside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+                logits = step()
+
+        def replay() -> Tensor:
+            graph.replay()
+            return logits
+
+        return replay
+
+
+def padded_rows(count: int) -> int:
+    """Return the rows of a fixed step for `count` responses: the least ROWS · 2^n."""
+    return ROWS << max(0, (count - 1) // ROWS).bit_length()
 
 
 class SharedKeys(KVCache):
@@ -344,14 +475,16 @@ def _mixed(weights: Tensor, values: Tensor) -> Tensor:
 AttentionInterface.register(SHARED, attend)
 
 
-def make_kv_cache(model: PreTrainedModel, mask: Tensor, steps: int) -> OwnKeys | SharedKeys:
+def make_kv_cache(
+    model: PreTrainedModel, mask: Tensor, steps: int, may_share: bool = True
+) -> OwnKeys | SharedKeys:
     """Return a cache with shared prompts if the model takes another attention and is on a CPU.
 
     `mask` (prompts, width) bool: the prompts' tokens, padded on the left. `steps` are to follow.
     """
     layers = model.config.get_text_config().num_hidden_layers
     full_attention = can_override_attention(model)
-    if mask.device.type == "cpu" and full_attention:
+    if may_share and mask.device.type == "cpu" and full_attention:
         return SharedKeys(layers, mask, steps)
     return OwnKeys(layers, mask, steps, full_attention)
 

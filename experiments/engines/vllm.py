@@ -57,6 +57,11 @@ class Host:
 
     def _start(self, config: RunConfig, device: torch.device) -> Any:
         check_vllm()
+        if config.model.head_dtype != "auto":
+            raise UserError(
+                "model.head_dtype=float32 with engine.name=vllm: vLLM computes logits in "
+                "model.dtype; use model.head_dtype=auto or engine=hf"
+            )
         from vllm import LLM
 
         if device.type == "cpu":

@@ -26,6 +26,7 @@ from transformers.pytorch_utils import Conv1D
 from algorithms.base import Needs
 from algorithms.logprobs import LOGITS_PER_CHUNK
 from experiments.config.schema import RunConfig
+from experiments.engines.kv_cache import padded_rows
 from experiments.errors import UserError
 from experiments.learner.batching import Tokens
 from experiments.learner.modules import Modules
@@ -80,6 +81,7 @@ def estimate(
         "gradients": 4 * trained,
         "AdamW's moments": 8 * trained,
         "float32 copies": 4 * trained * (size < 4),
+        "the head in float32": 4 * head.weight.numel() * (config.model.head_dtype == "float32"),
         "reference": base * initial,
         "earlier weights": copies * (base + own),
     }
@@ -142,7 +144,8 @@ def _generation(model_config: Any, config: RunConfig, size: int) -> int:
     requests = max(config.train.prompts * config.train.group_size, problems * config.eval.samples)
     length = config.longest_response(max(config.task.turns, config.eval_turns))
     length += config.task.max_prompt_tokens or 0
-    slots = min(config.engine.batch_size, requests) * length
+    rows = min(config.engine.batch_size, requests)
+    slots = (padded_rows(rows) if config.engine.static_cache else rows) * length
     return slots * 2 * (key * text.num_hidden_layers + query) * size
 
 

@@ -20,7 +20,9 @@ from experiments.learner.batching import Tokens
 from experiments.learner.costs import PassCosts
 from experiments.learner.forward import score
 from experiments.learner.modules import (
+    NORMS,
     Float32AdamW,
+    LossScale,
     Modules,
     NormClipping,
     learning_rate_factor,
@@ -68,7 +70,7 @@ class Learner:
             algorithm.config, policy, self.modules.critic, self.modules.value_head
         )
         self.optimiser = Float32AdamW(groups, config.weight_decay)
-        self.clipping = NormClipping(config)
+        self.clipping, self.scale = NormClipping(config), LossScale(policy.model.dtype)
         self.rates = [rate for _, rate in groups]
         self.factor = learning_rate_factor(config, self.steps)
         self.batches = 0
@@ -81,6 +83,8 @@ class Learner:
         state = self.modules.state_dict() | {"optimiser": self.optimiser.state_dict()}
         if norms := self.clipping.state_dict():
             state["norms"] = norms
+        if self.scale.active:
+            state["loss_scale"] = self.scale.state_dict()
         state |= {"batches": self.batches, "version": self.policy.version}
         return whole_tree(state, keep)
 
@@ -93,6 +97,7 @@ class Learner:
         self.modules.load_state_dict(state)
         self.optimiser.load_state_dict(state["optimiser"])
         self.clipping.load_state_dict(state.get("norms", {}))
+        self.scale.load_state_dict(state.get("loss_scale", {}))
         self.batches = state["batches"]
         self.policy.version = state["version"]
 
@@ -240,7 +245,7 @@ class Learner:
         return batching.map_micro_batches(values, tokens, self.config, self.ranks)
 
     def _backward(self, loss: Tensor, counts: bool) -> None:
-        (loss if counts else loss * 0).backward()
+        (loss * (self.scale.value if counts else 0)).backward()
         self.optimiser.take_gradients()
 
     def _output(self, tokens: Tokens, batch: Batch, counts: bool) -> PolicyOutput:
@@ -260,7 +265,11 @@ class Learner:
         return output if values is None else replace(output, values=values)
 
     def _step(self, tokens: Tokens, batch: Batch, kept: Tensor) -> dict[str, float]:
-        """Accumulate gradients over micro-batches, then take one step → its metrics."""
+        """Accumulate gradients over micro-batches, then take one step → its metrics.
+
+        A step whose float16 gradients overflow is skipped: it changes no weight, is counted among
+        the optimiser's steps, and has no gradient norm.
+        """
         policy_waits = self.batches < self.algorithm.needs.critic_warmup
         learned_from = tokens.rows(kept)
         self.flops.trained(learned_from)
@@ -271,15 +280,21 @@ class Learner:
             for name in metrics.GRADIENT_WEIGHTS:
                 del sums[name]
         totals = {name: self.ranks.sum(value) for name, value in sums.items()}
+        self.scale.unscale(self.optimiser.param_groups)
         clipping = self.clipping.clip(self.optimiser.param_groups, policy_waits)
-        result = metrics.step_metrics(totals, clipping)
+        scale = self.scale.value
+        skipped = self.scale.overflows(clipping[name] for name in NORMS if name in clipping)
+        result = metrics.step_metrics(totals, {} if skipped else clipping)
+        if self.scale.active:
+            result |= {"loss_scale": scale, "step_skipped": float(skipped)}
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.factor(self.batches)
         result["learning_rate"] = self.optimiser.param_groups[0]["lr"]
         if policy_waits:
             for parameter in self.optimiser.param_groups[0]["params"]:
                 parameter.grad = None
-        self.optimiser.step()
+        if not skipped:
+            self.optimiser.step()
         self.policy.version += 1
         self.algorithm.after_step(self.modules.past.average)
         return result
@@ -303,7 +318,8 @@ class Learner:
             output.logp.retain_grad()
             loss, measured = self.algorithm.loss(output, micro)
             self._backward(loss, counts)
-            measured |= metrics.gradient_weights(output, micro)
+            weights = metrics.gradient_weights(output, micro)
+            measured |= {name: value / self.scale.value for name, value in weights.items()}
             measured |= metrics.common_metrics(output, micro, online, fresh, offline)
             measured["loss"] = loss.detach()
             of_rows = measured.pop(metrics.LOG_WEIGHTS)

@@ -148,8 +148,9 @@ def step_metrics(totals: dict[str, Tensor], clipping: dict[str, Tensor]) -> dict
     # the policy is worth; 1 if the policy generated them.
     result["ess"] = weights**2 / (count * squares) if count else float("nan")
     if not all(math.isfinite(result[name]) for name in ("loss", *NORMS) if name in result):
+        norm = result.get("grad_norm", math.nan)
         raise UserError(
-            f"loss {result['loss']:g}, gradient norm {result['grad_norm']:g}: the run has "
+            f"loss {result['loss']:g}, gradient norm {norm:g}: the run has "
             "diverged; try a lower algo.learning_rate"
         )
     return result

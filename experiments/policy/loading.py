@@ -31,6 +31,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from algorithms.logprobs import Float32Head
 from envs.caching import cache_root, locked_folder
 from envs.messages import explain_hub_error
 from experiments.config.preflight import GGUF, locate
@@ -41,7 +42,7 @@ from experiments.policy.patches import checkpoint_activations
 from experiments.policy.policy import Policy, frozen_copy
 
 HUB_TIMEOUT_S = 10
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16")}
 # Models with an embedding for each position, and none beyond the last
 LEARNED_POSITIONS = ("gpt2", "gpt_neo", "gpt_bigcode", "opt", "biogpt", "openai-gpt")
 
@@ -120,6 +121,8 @@ def load_policy(config: ModelConfig) -> Policy:
             # asks a hub that does not answer for half a minute.
             adapter_kwargs={"local_files_only": where["local_files_only"]},
         )
+    if config.head_dtype == "float32":
+        model.get_output_embeddings().__class__ = Float32Head
     text = model.config.get_text_config()  # the learner takes logits from the head itself
     scales = {getattr(text, name, None) for name in ("logits_scaling", "logit_scale")} - {None, 1}
     if scales or getattr(text, "final_logit_softcapping", None):

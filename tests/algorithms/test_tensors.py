@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from algorithms import logprobs
-from algorithms.logprobs import chosen_logp
+from algorithms.logprobs import Float32Head, chosen_logp
 from algorithms.tensors import (
     KLKind,
     group_ranks,
@@ -68,13 +68,14 @@ def test_k1_and_k3_are_unbiased_and_the_gradients_are_as_documented():
     assert (grads["k3"] - gradient).abs().max() > 1e-2
 
 
+@pytest.mark.parametrize("kind", [torch.nn.Linear, Float32Head])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen, bias):
+def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen, bias, kind):
     """Gradients of hidden states and of the head unless frozen, with a slope for each token."""
     generator = torch.Generator().manual_seed(0)
-    head = torch.nn.Linear(8, 30, bias=bias).requires_grad_(not frozen)
+    head = kind(8, 30, bias=bias).requires_grad_(not frozen)
     start = torch.randn(17, 8, generator=generator)
     tokens = torch.randint(30, (17,), generator=generator)
     slope = torch.randn(17, generator=generator)
@@ -93,6 +94,17 @@ def test_chunks_have_the_gradients_of_the_whole(monkeypatch, temperature, frozen
         assert nothing.isnan().all()
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_float32_head_rounds_no_logit_of_low_precision_weights(monkeypatch):
+    monkeypatch.setattr(logprobs, "LOGITS_PER_CHUNK", 100)
+    head, hidden = Float32Head(8, 30).bfloat16(), torch.randn(17, 8).bfloat16()
+    tokens = torch.randint(30, (17,))
+    exact = torch.nn.functional.linear(hidden.double(), head.weight.double(), head.bias.double())
+    for kind in ("graph", "none"):  # two ways through the chunks
+        found, _ = chosen_logp(hidden, head, tokens, entropy=kind)
+        expected = exact.log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)
+        torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
 
 
 def test_ranks_follow_key_then_tie_breaker_then_row():

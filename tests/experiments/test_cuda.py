@@ -22,12 +22,13 @@ pytestmark = [
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6]]
 
 
-def test_greedy_responses_are_those_of_the_cpu(tiny):
+@pytest.mark.parametrize("static_cache", [False, True])
+def test_greedy_responses_are_those_of_the_cpu(tiny, static_cache):
     there = copy.deepcopy(tiny).to("cuda")
     greedy = Sampling(12, temperature=0)
     groups = [
-        HFEngine(Policy(model), {1}, 0, 64).generate(Request(PROMPTS, [[0]] * 3, greedy))
-        for model in (tiny, there)
+        HFEngine(Policy(model), {1}, 0, 64, static).generate(Request(PROMPTS, [[0]] * 3, greedy))
+        for model, static in ((tiny, False), (there, static_cache))
     ]
     assert [[c.tokens for c in g] for g in groups[0]] == [[c.tokens for c in g] for g in groups[1]]
 

@@ -10,10 +10,11 @@ from algorithms.grpo import GRPO
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.reward import RewardConfig
 from envs.tasks.prompts import Feedback
-from experiments.engine_check import LogprobCheck, kl_to_base, mismatch
+from experiments.engine_check import BOUNDS, LogprobCheck, kl_to_base, mismatch
 from experiments.engines.hf import HFEngine
 from experiments.learner.forward import score
 from experiments.learner.learner import Learner
+from experiments.policy import loading
 from experiments.policy.lora import adapted, trained
 from experiments.policy.policy import Policy, copy_weights, frozen_copy
 from experiments.rollout.conversations import Dialogue, ObservationEncoder
@@ -76,6 +77,16 @@ def test_the_loop_agrees_with_the_learner_to_rounding(tiny):
     }
     first, later = (watch.news(when, found) for when in ("step 1", "step 11"))
     assert first[0].startswith("step 1: log-probs of the hf engine") and later == []
+
+
+@pytest.mark.parametrize(
+    ("head_dtype", "logits"), [("auto", torch.float16), ("float32", torch.float32)]
+)
+def test_in_float16_the_loop_agrees_within_the_bound_of_float16(head_dtype, logits):
+    policy, tokenizer = loading.load(model_config(dtype="float16", head_dtype=head_dtype))
+    assert policy.model(torch.tensor([[5]])).logits.dtype == logits
+    engine = HFEngine(policy, {tokenizer.eos_token_id}, tokenizer.pad_token_id, 64)
+    assert 1e-5 < monitor(policy, engine).check(1).mean < BOUNDS["float16"] / 4
 
 
 def test_a_sync_left_out_is_caught(tiny):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from experiments.engines import hf
+from experiments.engines import hf, kv_cache, open_engines
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.engines.kv_cache import (
@@ -11,11 +11,14 @@ from experiments.engines.kv_cache import (
     KeptKeys,
     OwnKeys,
     SharedKeys,
+    StaticKeys,
     in_columns,
     make_kv_cache,
 )
+from experiments.errors import UserError
 from experiments.policy.patches import MODEL_TYPES
 from experiments.policy.policy import Policy
+from tests.experiments.compose import config
 from tests.experiments.kinds import SLIDING, WINDOW, model_of, plain_logp
 
 PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [4], [9, 31, 9]]
@@ -23,15 +26,23 @@ SEEDS = [range(9), range(100, 101), range(200, 217), [], range(300, 302)]  # of 
 TURNS, ANSWER = 3, 10  # answers of a conversation; tokens of each at most
 
 
-def engine_of(model, batch_size=64):
-    return HFEngine(Policy(model), {1}, 0, batch_size)
+def engine_of(model, batch_size=64, how=SharedKeys):
+    return HFEngine(Policy(model), {1}, 0, batch_size, how is StaticKeys)
+
+
+def use(how, model, patch):
+    """Have caches made of this kind, the fixed ones in steps of few rows and columns."""
+    layers = model.config.num_hidden_layers
+    own = OwnKeys if how is StaticKeys else how
+    patch.setattr(hf, "make_kv_cache", lambda _, mask, steps, __: own(layers, mask, steps))
+    patch.setattr(kv_cache, "ROWS", 2)
+    patch.setattr(kv_cache, "COLUMNS", 8)
 
 
 def generated(model, how, monkeypatch, steps=24):
-    layers = model.config.num_hidden_layers
     with monkeypatch.context() as patch:
-        patch.setattr(hf, "make_kv_cache", lambda _, mask, steps: how(layers, mask, steps))
-        groups = engine_of(model).generate(Request(PROMPTS, SEEDS, Sampling(steps)))
+        use(how, model, patch)
+        groups = engine_of(model, how=how).generate(Request(PROMPTS, SEEDS, Sampling(steps)))
     return [completion for group in groups for completion in group]
 
 
@@ -43,11 +54,47 @@ def assert_same(shared, own):
 
 
 @pytest.mark.parametrize("kind", sorted(MODEL_TYPES))
-def test_shared_prompts_generate_what_own_prompts_generate(kind, monkeypatch):
+def test_shared_prompts_and_fixed_steps_generate_what_own_prompts_generate(kind, monkeypatch):
     model = model_of(kind, **{"attention_multiplier": 0.3} if kind == "granite" else {})
-    own, shared = (generated(model, how, monkeypatch) for how in (OwnKeys, SharedKeys))
+    own = generated(model, OwnKeys, monkeypatch)
     assert len({len(c.tokens) for c in own}) > 3  # rows have left the batch at several steps
-    assert_same(shared, own)
+    for how in (SharedKeys, StaticKeys):
+        assert_same(generated(model, how, monkeypatch), own)
+
+
+def test_fixed_steps_have_few_sizes_and_one_address_each(nano, monkeypatch):
+    """What a CUDA graph needs: it reads and writes where it did when it was captured."""
+    policy, tokenizer = nano
+    texts, ends = ("Read n. Print n.", "Print 1.", "Add a to b. " * 9), {tokenizer.eos_token_id}
+    prompts = [tokenizer(text).input_ids for text in texts]
+    request = Request(prompts, [range(9), range(20, 57), range(60, 61)], Sampling(40))
+    engines = [HFEngine(policy, ends, 0, 16, static) for static in (False, True)]
+    monkeypatch.setattr(kv_cache, "ROWS", 2)
+    monkeypatch.setattr(kv_cache, "COLUMNS", 32)
+    plain, places = engines[0].generate(request), {}
+
+    def see(module, _, given):
+        if given["input_ids"].shape[1] == 1:
+            layer, mask = given["past_key_values"].layers[0], given["attention_mask"]
+            read = [mask, given["input_ids"], given["position_ids"]]
+            read += [layer.keys, layer.values, layer.at]
+            size = len(mask), mask.shape[-1]
+            places.setdefault(size, set()).add(tuple(tensor.data_ptr() for tensor in read))
+
+    hook = policy.model.register_forward_pre_hook(see, with_kwargs=True)
+    fixed = engines[1].generate(request)
+    hook.remove()
+    for of_plain, of_fixed in zip(plain, fixed, strict=True):
+        assert_same(of_fixed, of_plain)
+    assert {rows for rows, _ in places} <= {2, 4, 8, 16} and len({at for _, at in places}) > 1
+    assert [len(addresses) for addresses in places.values()] == [1] * len(places)
+
+
+def test_a_model_whose_step_is_not_fixed_is_refused(nano):
+    policy = Policy(model_of("mistral", **SLIDING["mistral"]))
+    with pytest.raises(UserError, match=r"engine\.static_cache=true"):
+        open_engines(config("engine.static_cache=true"), policy, nano[1])
+    assert open_engines(config("engine.static_cache=true"), *nano)(nano[0]).static_cache
 
 
 @pytest.mark.parametrize(("name", "value"), [("PRODUCTS", 1), ("COMPACT_BELOW", 0.9999)])
@@ -120,14 +167,13 @@ def converse(engine, keep, release=False, temperature=1.0):
 
 
 @pytest.mark.parametrize("batch_size", [64, 4])
-@pytest.mark.parametrize("how", [OwnKeys, SharedKeys])
+@pytest.mark.parametrize("how", [OwnKeys, SharedKeys, StaticKeys])
 @pytest.mark.parametrize("temperature", [1.0, 0.3])  # the lower, the more answers are equal
 def test_answers_from_kept_keys_are_those_of_contexts_read_anew(
     tiny, how, batch_size, temperature, monkeypatch
 ):
-    layers = tiny.config.num_hidden_layers
-    monkeypatch.setattr(hf, "make_kv_cache", lambda _, mask, steps: how(layers, mask, steps))
-    engine = engine_of(tiny, batch_size)
+    use(how, tiny, monkeypatch)
+    engine = engine_of(tiny, batch_size, how)
     kept, anew, released = (
         converse(engine, keep, release, temperature)
         for keep, release in ((True, False), (False, False), (True, True))

@@ -13,7 +13,7 @@ from algorithms.policy_gradient import GroupReinforce
 from algorithms.ppo import PPO
 from experiments.errors import UserError
 from experiments.learner.batching import micro_batches, pack
-from experiments.learner.modules import learning_rate_factor
+from experiments.learner.modules import GROWTH, learning_rate_factor
 from tests.compose import options_of, train_config
 from tests.experiments.learner.learning import ALGORITHMS, GROUP, REWARDS, learner_of, samples_from
 
@@ -26,8 +26,7 @@ def test_accumulated_gradients_equal_the_full_batchs(tiny, name):
     for cut in cuts:
         learner = learner_of(tiny, ALGORITHMS[name], **cut)
         metrics = learner.update(samples, GROUP, None)
-        gradients = [p.grad for group in learner.optimiser.param_groups for p in group["params"]]
-        results.append((metrics, [g for g in gradients if g is not None]))
+        results.append((metrics, [parameter.grad for parameter in trained(learner)]))
     for metrics, gradients in results[1:]:
         assert metrics == pytest.approx(results[0][0], abs=1e-5)
         for one, other in zip(gradients, results[0][1], strict=True):
@@ -61,28 +60,18 @@ def test_an_empty_response_only_counts_as_a_response(tiny, aggregate, share, cut
 
 
 def trained(learner):
-    parameters = [p for group in learner.optimiser.param_groups for p in group["params"]]
-    return [parameter for parameter in parameters if parameter.grad is not None]
+    return [parameter for parameter in parameters(learner) if parameter.grad is not None]
 
 
 def test_an_algorithm_gets_just_what_it_needs(tiny):
-    spo = learner_of(tiny, ALGORITHMS["spo"])
-    assert spo.modules.critic is None
-    assert spo.modules.value_head is None
-    assert spo.reference is not None
-    assert len(spo.optimiser.param_groups) == 1
-    bare = learner_of(tiny, GRPO(options_of("grpo", kl_coef=0.0), 1.0))
-    assert bare.reference is None
-    assert bare.modules.critic is None
-    separate = learner_of(tiny, ALGORITHMS["ppo-separate"])
-    assert separate.modules.critic is not None
-    assert separate.modules.value_head is None
-    shared = learner_of(tiny, ALGORITHMS["ppo-shared"])
-    assert shared.modules.critic is None
-    assert shared.modules.value_head is not None
-    control = learner_of(tiny, PPO(options_of("ppo", critic="none"), 1.0))
-    assert control.modules.critic is control.modules.value_head is None
-    assert len(control.optimiser.param_groups) == 1
+    kinds = [ALGORITHMS[name] for name in ("spo", "ppo-separate", "ppo-shared")]
+    without = PPO(options_of("ppo", critic="none"), 1.0)
+    kinds += [GRPO(options_of("grpo", kl_coef=0.0), 1.0), without]
+    learners = spo, separate, shared, bare, control = [learner_of(tiny, each) for each in kinds]
+    assert [one for one in learners if one.modules.critic is not None] == [separate]
+    assert [one for one in learners if one.modules.value_head is not None] == [shared]
+    assert spo.reference is not None and bare.reference is None
+    assert len(spo.optimiser.param_groups) == len(control.optimiser.param_groups) == 1
     metrics = control.update(samples_from(tiny, REWARDS), GROUP, None)
     assert not {"critic_grad_norm", "ppo/value_loss", "ppo/value_mean"} & set(metrics)
 
@@ -158,24 +147,46 @@ def test_a_budget_of_tokens_holds_prompts_and_padding_too(tiny, lengths):
     assert [len(part) for part in micro_batches(tokens, 12, 1)] == [1] * 12
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["spo", "ppo-separate", "grpo"])
-def test_the_state_after_two_bfloat16_steps_holds_all_of_the_training(name, tiny):
-    """As on a GPU: the weights are bfloat16, the optimiser's copies and moments float32."""
-    model = copy.deepcopy(tiny).bfloat16()
+def test_the_state_after_two_steps_of_low_precision_holds_all_of_the_training(name, dtype, tiny):
+    """As on a GPU: the weights have few bits, the optimiser's copies and moments are float32."""
+    model = copy.deepcopy(tiny).to(dtype)
     samples = samples_from(model, REWARDS)
     whole, resumed = (learner_of(model, ALGORITHMS[name]) for _ in range(2))
-    for _ in range(2):
-        whole.update(samples, GROUP, None)
+    whole.update(samples, GROUP, None)
+    whole.scale.value *= 2.0**28 if whole.scale.active else 1  # the next step overflows
+    whole.update(samples, GROUP, None)
     state = copy.deepcopy(whole.state_dict())
     optimiser, weights = state["optimiser"], state["modules"]["model"].values()
     moments = [value for values in optimiser["state"].values() for value in values.values()]
-    assert {weight.dtype for weight in weights} == {torch.bfloat16}
+    assert {weight.dtype for weight in weights} == {dtype}
     assert {held.dtype for held in [*optimiser["copies"], *moments]} == {torch.float32}
-    assert any(not torch.equal(held, held.bfloat16().float()) for held in optimiser["copies"])
+    assert any(not torch.equal(held, held.to(dtype).float()) for held in optimiser["copies"])
     resumed.load_state_dict(state)
+    assert resumed.scale.value == whole.scale.value == (2.0**39 if dtype == torch.float16 else 1)
     assert resumed.update(samples, GROUP, None) == whole.update(samples, GROUP, None)
-    for one, other in zip(parameters(resumed), parameters(whole), strict=True):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, parameters(resumed), parameters(whole)))
+
+
+def test_float16_learns_what_float32_learns_and_skips_and_counts_what_overflows(tiny):
+    """The clipping's past has no infinite norm; the scale doubles after steps without overflow."""
+    model = copy.deepcopy(tiny).half()
+    samples, ppo = samples_from(model, REWARDS), ALGORITHMS["ppo-separate"]
+    learner, exact = (learner_of(m, ppo, clip_quantile=0.5) for m in (model, tiny.half().float()))
+    learner.scale.value, skipped = 2.0**40, 0
+    before = [weight.clone() for weight in parameters(learner)]
+    while (metrics := learner.update(samples, GROUP, None))["step_skipped"]:
+        skipped += 1
+        assert "grad_norm" not in metrics and metrics["loss_scale"] == 2.0 ** (41 - skipped)
+        assert all(map(torch.equal, parameters(learner), before))
+    assert learner.policy.version == skipped + 1 and "grad_norm_bound" not in metrics
+    for name, value in exact.update(samples, GROUP, None).items():
+        assert metrics[name] == pytest.approx(value, rel=0.05, abs=2e-3)
+    assert not all(map(torch.equal, parameters(learner), before))
+    learner.scale.steps = GROWTH - 1
+    assert not learner.scale.overflows([torch.ones(())])
+    assert (learner.scale.value, learner.scale.steps) == (2.0 ** (41 - skipped), 0)
 
 
 def parameters(learner):
@@ -188,10 +199,7 @@ def test_a_batch_with_nothing_to_learn_from_changes_nothing(tiny):
     metrics = learner.update(samples_from(tiny, [1.0] * 12), GROUP, None)
     assert {name for name, value in metrics.items() if value == value} == {"kept_share"}
     assert metrics["kept_share"] == 0
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(learner.model.parameters(), tiny.parameters(), strict=True)
-    )
+    assert all(map(torch.equal, learner.model.parameters(), tiny.parameters()))
 
 
 def test_divergence_is_said(tiny):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import algorithms
-from experiments.learner.modules import WINDOW, Float32AdamW, NormClipping, parameter_groups
+from experiments.learner.modules import NORMS, WINDOW, Float32AdamW, NormClipping, parameter_groups
 from experiments.policy.policy import Policy
 from tests.compose import train_config
 from tests.experiments.learner.learning import GROUP, REWARDS, learner_of, samples_from
@@ -40,9 +40,7 @@ def test_float32_is_plain_adamw_to_the_bit():
     ours, plain = twins(torch.float32)
     train(ours, Float32AdamW([(ours.parameters(), 1e-2)], 0.1), 5, parts=2)
     train(plain, torch.optim.AdamW(plain.parameters(), 1e-2, weight_decay=0.1), 5, parts=2)
-    assert all(
-        torch.equal(a, b) for a, b in zip(ours.parameters(), plain.parameters(), strict=True)
-    )
+    assert all(map(torch.equal, ours.parameters(), plain.parameters()))
 
 
 def test_a_critic_has_a_rate_of_its_own():
@@ -50,10 +48,8 @@ def test_a_critic_has_a_rate_of_its_own():
     model, head = nn.Linear(2, 3), nn.Linear(3, 1)
     groups = parameter_groups(options, Policy(model), None, head)
     assert [rate for _, rate in groups] == [1e-3, 1e-2]
-    assert [list(parameters) for parameters, _ in groups] == [
-        list(model.parameters()),
-        list(head.parameters()),
-    ]
+    own = [list(each.parameters()) for each in (model, head)]
+    assert [list(parameters) for parameters, _ in groups] == own
     assert [rate for _, rate in parameter_groups(options, Policy(model), None, None)] == [1e-3]
 
 
@@ -112,21 +108,17 @@ def test_a_quantiles_bound_is_of_the_groups_own_norms_before():
         metrics, after = clipped(clipping, *step)
         expected = [min(norm, bound) for norm, bound in zip(step, step_bounds, strict=True)]
         assert after == pytest.approx(expected, rel=1e-5)
-        found = [
-            metrics.get(name, math.inf) for name in ("grad_norm_bound", "critic_grad_norm_bound")
-        ]
+        found = [metrics.get(f"{name}_bound", math.inf) for name in NORMS]
         assert tuple(found) == step_bounds
         assert metrics["step_clipped"] == (step[0] > step_bounds[0])
 
 
 def test_steps_without_a_gradient_erase_no_later_one():
     clipping = NormClipping(train_config(clip_quantile=0.9))
-    for _ in range(2 * WINDOW):
-        clipped(clipping, 0.0)
-    assert clipped(clipping, 3.0)[1] == [3.0]
-    for _ in range(2 * WINDOW):
-        clipped(clipping, 0.0)
-    assert clipped(clipping, 2.0)[1] == [2.0]
+    for norm in (3.0, 2.0):
+        for _ in range(2 * WINDOW):
+            clipped(clipping, 0.0)
+        assert clipped(clipping, norm)[1] == [norm]
 
 
 def test_a_policy_that_waits_for_its_critic_has_no_step_to_clip_and_sets_no_bound():
@@ -168,5 +160,4 @@ def test_a_resumed_learner_has_the_bounds_of_one_that_went_on(tiny):
     resumed.load_state_dict(first.state_dict())
     for _ in range(2):
         assert resumed.update(samples, GROUP, None) == whole.update(samples, GROUP, None)
-    for one, other in zip(state(resumed), state(whole), strict=True):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, state(resumed), state(whole)))
