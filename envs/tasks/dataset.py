@@ -345,7 +345,7 @@ def _rules(config: TaskConfig) -> list[_Rule]:
         if values:
             rules.append(_Rule(f"filter.{key}", values, key, partial(_is_one_of, values)))
     if c.quality:
-        good, reason = _good_statements(c.quality), "not good by task.quality"
+        good, reason = good_statements(c.quality), "not good by task.quality"
         rules.append(_Rule("quality", c.quality, "statement_hash", good.__contains__, reason))
     stated: tuple[tuple[str, Any, str, Callable[[Any], bool]], ...] = (
         ("difficulty", c.difficulty, "difficulty", partial(_is_one_of, c.difficulty or ())),
@@ -364,7 +364,7 @@ def _is_one_of(values: Iterable[str], stated: str | tuple[str, ...]) -> bool:
     return not {value.lower() for value in values}.isdisjoint(text.lower() for text in texts)
 
 
-def _good_statements(file: str) -> set[str]:
+def good_statements(file: str) -> set[str]:
     """Read the statement hashes of good problems from a table of `python -m envs.validate`."""
     import pandas as pd
 

@@ -32,7 +32,7 @@ from typing import Any
 import yaml
 
 from envs.problem import Problem, Test
-from envs.tasks.stored import cached_problems
+from envs.tasks.stored import cached_problems, statement_hash
 from envs.tasks.task import SPLITS, Task, TaskConfig, data_hash
 
 FAMILIES_FILE = Path(__file__).with_suffix(".yaml")
@@ -292,6 +292,13 @@ def _make(problem_set: ProblemSet, config: TaskConfig) -> Task:
         )
 
     problems: dict[str, Any] = {split: split_problems(split) for split in SPLITS}
+    if config.quality:  # of training alone: evaluations stay comparable
+        from envs.tasks.dataset import good_statements  # slow to import
+
+        good = good_statements(config.quality)
+        problems["train"] = [p for p in problems["train"] if statement_hash(p.statement) in good]
+        if not problems["train"]:
+            raise ValueError(f"task.quality={config.quality}: none of its good problems is here")
     return Task(**problems, prompt=prompt, response=str, data_hash=data_hash(problems, prompt))
 
 

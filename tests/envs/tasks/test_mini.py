@@ -6,11 +6,14 @@ import hashlib
 from collections import Counter
 from functools import lru_cache
 
+import pandas as pd
 import pytest
 
 from envs.problem import Problem
-from envs.tasks import mini
+from envs.tasks import mini, open_task
 from envs.tasks.mini import MINI, MINI_LONG, PROBLEM_SETS, TIERS, Part, compositions, draft, passes
+from envs.tasks.stored import statement_hash
+from envs.tasks.task import task_config
 from tests.selection import all_but_slow
 
 SHA256 = {
@@ -134,3 +137,15 @@ def test_prompt_shows_statement_and_sample_and_no_hidden_test():
     assert mini.prompt(problem) == (
         f"{problem.statement}\nin:\n{shown.input.rstrip()}\nout:\n{shown.output.rstrip()}"
     )
+
+
+def test_a_table_chooses_the_training_problems(tmp_path):
+    whole = open_task(task_config(["task=mini", "task.train_problems=9"]))
+    rows = [(statement_hash(p.statement), i < 4) for i, p in enumerate(whole.train)]
+    pd.DataFrame(rows, columns=["statement", "good"]).to_csv(tmp_path / "rates.csv")
+    given = ["task=mini", "task.train_problems=9", f"task.quality={tmp_path}/rates.csv"]
+    fewer = open_task(task_config(given))
+    assert list(fewer.train) == list(whole.train)[:4] and list(fewer.test) == list(whole.test)
+    assert fewer.data_hash != whole.data_hash
+    with pytest.raises(ValueError, match=r"rates\.csv: none of its good problems is here"):
+        open_task(task_config(["task=mini_long", *given[1:]]))
