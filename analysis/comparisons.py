@@ -94,6 +94,11 @@ class PairedDifference:
         return self.adjusted_p < SIGNIFICANCE
 
     @property
+    def corrected_p(self) -> float:
+        """Holm's p-value over the contrasts if the pair is one of them, else over all pairs."""
+        return self.adjusted_p if np.isnan(self.contrast_p) else self.contrast_p
+
+    @property
     def answer(self) -> str:
         """above | below | equal | not decided; of a separated pair never equal."""
         if self.separated:

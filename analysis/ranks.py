@@ -56,11 +56,8 @@ def rank_table(models: Sequence[ScoredGroup], pairs: Sequence[PairedDifference])
         for a, b in permutations(names, 2):
             above, below = (known[metric, f"{a}_{size}m", f"{b}_{size}m"] for size in two)
             if above.difference.low > 0 > below.difference.high:
-                p = [
-                    one.adjusted_p if np.isnan(one.contrast_p) else one.contrast_p
-                    for one in (above, below)
-                ]
-                inverted.append(f"{a}/{b}{'*' * (max(p) < SIGNIFICANCE)}")
+                p = max(above.corrected_p, below.corrected_p)
+                inverted.append(f"{a}/{b}{'*' * (p < SIGNIFICANCE)}")
         sized = (f"{size}m" for size in two)
         rows.append((metric, *sized, len(names), taus[0], *ends, *orders, ", ".join(inverted)))
     columns = ["metric", "from", "to", "algorithms", "tau", "tau_low", "tau_high"]
@@ -70,9 +67,8 @@ def rank_table(models: Sequence[ScoredGroup], pairs: Sequence[PairedDifference])
 def _drawn(groups: Sequence[ScoredGroup], metric: str) -> np.ndarray:
     """Return the groups' means (1 + DRAWS, groups): as measured, then of the bootstrap."""
     values, weights = align_grids([group.grids[metric] for group in groups])
-    values, weights = (
-        part[:, (weights > 0).any(axis=2).all(axis=0)] for part in (values, weights)
-    )  # seeds of all groups
+    shared = (weights > 0).any(axis=2).all(axis=0)  # seeds of all groups
+    values, weights = values[:, shared], weights[:, shared]
     (_, seeds, problems) = weights.shape
     names = "".join(sorted({name for group in groups for name in group.grids[metric].problems}))
     of_problems = np.random.default_rng(zlib.crc32(names.encode()))

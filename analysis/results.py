@@ -146,7 +146,7 @@ class Results:
         self.tests = {  # the difference that most such studies see; p by Holm's correction over
             (frozenset(labels.get(name, name) for name in (pair.a, pair.b)), pair.metric): (
                 float(smallest_difference(pair.estimate)),  # the pairs named ahead, else all
-                pair.adjusted_p if isnan(pair.contrast_p) else pair.contrast_p,
+                pair.corrected_p,
             )
             for pair in [*experiment.pairs, *experiment.interactions]
         }

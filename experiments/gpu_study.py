@@ -20,7 +20,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 import tempfile
 import time
 import tomllib
@@ -89,7 +88,6 @@ def main(arguments: Sequence[str]) -> int:
     home = Path("outputs") / f"gpu-study-{options.device}"
     base = home / f"nano_{SIZE}"
     if not (base / "config.json").exists():
-        home.mkdir(parents=True, exist_ok=True)
         share = BASE_SHARE if on_gpu else BASE_SHARE / 4
         nano.main(nano.Options(SIZE, base, 0, device, options.minutes * share))
     chosen = study.read(STUDY)
@@ -174,8 +172,6 @@ def save(study: Study, jobs: Sequence[Job], folder: Path, out: Path) -> None:
 
 if __name__ == "__main__":
     print(packages(), flush=True)
-    try:
-        from experiments.study import command
-    except ModuleNotFoundError as error:
-        sys.exit(f"error: {error}; docs/guide/gpus.md says how to carry packages")
+    from experiments.study import command
+
     command(__doc__, Options, main)

@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -226,41 +227,24 @@ class FeedbackCorpus(Corpus):
 
 def public_problem(drawn: mini.Draft, shown: Test) -> Problem:
     """The problem with the test that its statement shows, alone."""
-    return Problem(
-        name=drawn.statement,
-        statement=drawn.statement,
-        samples=(shown,),
-        tests=(shown,),
-        time_limit_s=mini.TIME_LIMIT_S,
-        in_order=True,
-    )
+    text, tests = drawn.statement, (shown,)
+    return Problem(text, text, tests, tests, time_limit_s=mini.TIME_LIMIT_S, in_order=True)
 
 
 def judgement(problem: Problem, program: str) -> Judgement:
     """Judge a program of this package by a problem's only test, in this process."""
     [test] = problem.tests
-    verdict, output, exception = Verdict.WRONG_ANSWER, "", ""
+    judged = partial(Judgement, total=1, run=1, program=program, problem_hash=problem.hash)
     try:
         output = mini.run_own(program, test.input)
     except Exception:
-        verdict = Verdict.RUNTIME_ERROR
         # A submitted program has this name in the sandbox.
         shown = traceback.format_exc().replace('File "<program>"', 'File "main.py"')
         exception = exception_text(shown)
-    if verdict is Verdict.WRONG_ANSWER and output.split() == test.output.split():
-        verdict = Verdict.ACCEPTED
-    accepted = verdict is Verdict.ACCEPTED
-    return Judgement(
-        verdict=verdict,
-        passed=int(accepted),
-        total=1,
-        run=1,
-        program=program,
-        problem_hash=problem.hash,
-        failed_test=None if accepted else 0,
-        output=output if verdict is Verdict.WRONG_ANSWER else "",
-        exception=exception,
-    )
+        return judged(Verdict.RUNTIME_ERROR, passed=0, failed_test=0, exception=exception)
+    if output.split() == test.output.split():
+        return judged(Verdict.ACCEPTED, passed=1)
+    return judged(Verdict.WRONG_ANSWER, passed=0, failed_test=0, output=output)
 
 
 # Tokenizer

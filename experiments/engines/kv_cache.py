@@ -122,10 +122,8 @@ class StaticLayer(OwnLayer):
         With `shape` (rows, columns) all else is 0, and is allocated first if nothing is.
         """
         if not self.is_initialized and shape is not None:
-            for name, states in (("keys", read.keys), ("values", read.values)):
-                size = shape[0], states.shape[1], shape[1], states.shape[3]
-                setattr(self, name, states.new_empty(size))
-            self.is_initialized = True
+            like = (part[:1, :, :1] for part in (read.keys, read.values))
+            self.lazy_initialization(*(one.expand(shape[0], -1, shape[1], -1) for one in like))
         self.filled = read.filled
         for own, states in ((self.keys, read.keys), (self.values, read.values)):
             chosen = states[:, :, : self.filled].index_select(0, rows)
@@ -323,13 +321,10 @@ class StaticKeys(OwnKeys):
         for layer in self.layers:
             layer.columns = columns
         self.visible[:rows].index_fill_(1, self.at, True)
-        return model(
-            input_ids=self.ids[:rows],
-            position_ids=self.positions[:rows],
-            attention_mask=self.visible[:rows, None, None, :columns],
-            past_key_values=self.cache,
-            use_cache=True,
-        ).logits[:, -1]
+        given = {"input_ids": self.ids[:rows], "position_ids": self.positions[:rows]}
+        mask = self.visible[:rows, None, None, :columns]
+        inputs = {"attention_mask": mask, "past_key_values": self.cache}
+        return model(**given, **inputs, use_cache=True).logits[:, -1]
 
     def _captured(self, step: Callable[[], Tensor]) -> Callable[[], Tensor]:
         """Return the step as a replayed CUDA graph; on other devices as it is."""
@@ -514,10 +509,9 @@ class KeptKeys:
             kept = self._kept.get(tuple(prompt), {})
             lengths = sorted({len(response) for response in kept}, reverse=True)
             for tokens in group:
-                fitting = (kept.get(tokens[:length]) for length in lengths)
-                states = next((each for each in fitting if each is not None), None)
-                if states is not None:
-                    found[index, tokens] = states
+                begin = next((tokens[:n] for n in lengths if tokens[:n] in kept), None)
+                if begin is not None:
+                    found[index, tokens] = kept[begin]
         for prompt in prompts:
             self._kept.pop(tuple(prompt), None)
         return found
