@@ -58,10 +58,8 @@ def test_further_temperatures_stand_apart_from_the_main_evaluation(tmp_path, mak
         add_further(path, temperature, evals.sort_values("step", ascending=False))
     run = load_run(path)
     pd.testing.assert_frame_equal(run.evals, plain.evals)
-    assert {t: list(e["step"].unique()) for t, e in run.further_evals.items()} == {
-        0.0: [20],
-        1.0: [0, 20],
-    }
+    steps = {t: list(e["step"].unique()) for t, e in run.further_evals.items()}
+    assert steps == {0.0: [20], 1.0: [0, 20]}
     assert list(run.further_evaluations(0)) == [1.0] and run.further_evaluations(10) == {}
     assert set(run.further_evaluations(20)[1.0]["step"]) == {20}
 
@@ -157,10 +155,8 @@ def test_damage_is_told_in_one_line_with_the_folder_and_a_way_out(
     with pytest.raises(RunError) as caught:
         load_run(path)
     message = str(caught.value)
-    assert message.startswith(str(path))
-    assert fault in message
-    assert "skip_damaged=true" in message
-    assert "\n" not in message
+    assert message.startswith(str(path)) and "\n" not in message
+    assert fault in message and "skip_damaged=true" in message
 
 
 def test_nothing_found_is_an_error(tmp_path):
@@ -183,21 +179,15 @@ def study(tmp_path, make_run):
     return runs
 
 
-def labels(runs):
-    return [group.label for group in group_runs([load_run(path) for path in runs])]
-
-
-def test_arms_are_the_labels(study):
-    assert labels(study) == ["mild", "strict"]
-
-
-def test_the_pairs_that_a_study_named_are_read_in_order(study):
+def test_arms_are_the_labels_and_the_pairs_that_a_study_named_are_read_in_order(study):
+    runs = [load_run(path) for path in study]
+    assert [group.label for group in group_runs(runs)] == ["mild", "strict"]
     named = [
         {"a": "mild", "b": "strict", "metric": None, "margin": None},
         {"a": "strict", "b": "mild", "metric": "pass@10", "margin": 0.05},
     ]
     (study[0].parent / "contrasts.json").write_text(json.dumps(named))
-    assert contrasts_of([load_run(path) for path in study]) == [
+    assert contrasts_of(runs) == [
         Contrast("mild", "strict"),
         Contrast("strict", "mild", "pass@10", 0.05),
     ]

@@ -106,9 +106,8 @@ def test_only_finished_jobs_have_scores_and_folders_are_whole(narrow, monkeypatc
     folder, before = Path("outputs/mini/a-s0-20261128-131416-2"), {1: 0.375}
     ends = [End(how, folder, None, before) for how in ("failed", "interrupted", "running")]
     ends.append(End("finished", folder, None, {1: 0.125}, kept=True))
-    runner.print_table(
-        [Job(f"{i} algo=grpo seed={i}", (), None, end=e) for i, e in enumerate(ends)]
-    )
+    jobs = [Job(f"{i} algo=grpo seed={i}", (), None, end=e) for i, e in enumerate(ends)]
+    runner.print_table(jobs)
     out = capsys.readouterr().out
     assert out.count(str(folder)) == 4 and ("0.375" in out, "0.125" in out) == (False, True)
 
@@ -142,13 +141,8 @@ def test_jobs_may_be_added_when_one_has_ended(place):
 def test_an_interrupt_ends_the_running_jobs_and_starts_no_other(place):
     jobs = [job(place, 5), job(place, 6)]
     running = Runner(jobs, 1)
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            f"import os, signal, time; time.sleep(1.5); os.kill({os.getpid()}, signal.SIGINT)",
-        ]
-    )
+    killer = f"import os, signal, time; time.sleep(1.5); os.kill({os.getpid()}, signal.SIGINT)"
+    process = subprocess.Popen([sys.executable, "-c", killer])
     with pytest.raises(KeyboardInterrupt):
         running.run()
     process.wait()
@@ -187,8 +181,8 @@ def test_a_gpu_has_one_process_at_a_time(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("listed", "gpus_there"),
-    [("0,1", ["0", "1"]), ("2,2", ["2", "2"]), ("", []), ("-1", []), ("GPU-a, GPU-b", None)],
+    [("0,1", "0 1"), ("2,2", "2 2"), ("", ""), ("-1", ""), ("GPU-a, GPU-b", "GPU-a GPU-b")],
 )
 def test_visible_gpus_are_those_of_the_variable(listed, gpus_there, monkeypatch):
     monkeypatch.setenv(runner.VISIBLE, listed)
-    assert runner.visible_gpus() == (gpus_there if gpus_there is not None else ["GPU-a", "GPU-b"])
+    assert runner.visible_gpus() == gpus_there.split()

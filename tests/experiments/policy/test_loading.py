@@ -118,55 +118,38 @@ def test_the_hubs_answer_is_reported_at_once(name, refusals):
     assert seconds < 20  # the client alone repeats itself for longer
 
 
-def fetch_before(home):
-    """Place the model some/cached where the client keeps what it fetched."""
-    folder = home / "hub" / "models--some--cached"
+def test_without_a_name_server_only_what_was_fetched_before_is_loaded(tmp_path):
+    folder = tmp_path / "hub" / "models--some--cached"  # where the client keeps what it fetched
     shutil.copytree(NANO, folder / "snapshots" / "0123")
     (folder / "refs").mkdir()
     (folder / "refs" / "main").write_text("0123")
-
-
-@pytest.fixture(scope="module")
-def without_name_server(tmp_path_factory):
-    """What loading a model comes to, and one that was fetched before, where no name is known."""
-    home = tmp_path_factory.mktemp("home")
-    fetch_before(home)
-    return load(home, "some/name", "some/cached", HF_ENDPOINT="http://nowhere.invalid")
-
-
-def test_without_network_only_what_was_fetched_before_is_loaded(without_name_server):
-    line, seconds = without_name_server["some/name"]
+    found = load(tmp_path, "some/name", "some/cached", HF_ENDPOINT="http://nowhere.invalid")
+    line, seconds = found["some/name"]
     assert line.startswith("model.path=some/name: the hub cannot be reached") and seconds < 20
-    assert without_name_server["some/cached"][0] == "loaded"
+    assert found["some/cached"][0] == "loaded"
 
 
-CONFIGS = {
-    "not JSON": ("{", "not a valid JSON file"),
-    "no type": ("{}", "model_type"),
-    "unknown type": ('{"model_type": "nosuch"}', "nosuch"),
-    "wrong value": ('{"model_type": "llama", "num_hidden_layers": "x"}', "num_hidden_layers"),
-    "not causal": ('{"model_type": "t5"}', "T5Config"),
+BROKEN = {
+    "not JSON": (b"{", "not a valid JSON file"),
+    "no type": (b"{}", "model_type"),
+    "unknown type": (b'{"model_type": "nosuch"}', "nosuch"),
+    "wrong value": (b'{"model_type": "llama", "num_hidden_layers": "x"}', "num_hidden_layers"),
+    "not causal": (b'{"model_type": "t5"}', "T5Config"),
+    "weights": ((NANO / "model.safetensors").read_bytes()[:1000], ""),
 }
 
 
-@pytest.mark.parametrize("case", CONFIGS)
-def test_a_broken_config_is_one_line(case, tmp_path):
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_config_and_broken_weights_are_one_line(case, tmp_path):
     shutil.copytree(NANO, tmp_path / "model")
-    text, word = CONFIGS[case]
-    (tmp_path / "model" / "config.json").write_text(text)
+    content, word = BROKEN[case]
+    file = "model.safetensors" if case == "weights" else "config.json"
+    (tmp_path / "model" / file).write_bytes(content)
     with pytest.raises(UserError) as raised:
         loading.load(model_config(path=str(tmp_path / "model")))
     line = str(raised.value)
     assert line.startswith(f"model.path={tmp_path}/model: cannot be loaded")
     assert word in line and "save_pretrained" in line and "\n" not in line
-
-
-def test_broken_weights_are_one_line(tmp_path):
-    shutil.copytree(NANO, tmp_path / "model")
-    (weights,) = (tmp_path / "model").glob("*.safetensors")
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(UserError, match=r"model\.path=.*cannot be loaded"):
-        loading.load(model_config(path=str(tmp_path / "model")))
 
 
 @pytest.mark.parametrize(("scale", "refused"), [(1.0, False), (4.0, True)])
