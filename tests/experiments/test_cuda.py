@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from envs.problem import Problem
-from experiments.benchmarks.common import algorithms, learner_of, responses
+from experiments.benchmarks.common import algorithms, generate_responses, learner_of, rewarded
 from experiments.engines.base import Request, Sampling
 from experiments.engines.hf import HFEngine
 from experiments.learner.costs import free_bytes
@@ -46,7 +46,8 @@ def test_attention_builds_no_plan_for_each_length(tiny):
 @pytest.mark.parametrize("name", algorithms())
 def test_a_step_is_that_of_the_cpu(tiny, name):
     prompted = [PromptedProblem(Problem(f"p{len(p)}", "", (), ()), tuple(p)) for p in PROMPTS]
-    samples = responses(HFEngine(Policy(tiny), {1}, 0, 64), prompted, 4, 8)
+    engine = HFEngine(Policy(tiny), {1}, 0, 64)
+    samples = rewarded(prompted, generate_responses(engine, PROMPTS, 4, Sampling(8)))
     here = learner_of(algorithms()[name], Policy(tiny), 0)
     there = learner_of(algorithms()[name], Policy(copy.deepcopy(tiny).to("cuda")), 0)
     expected, found = here.update(samples, 4, None), there.update(samples, 4, None)
