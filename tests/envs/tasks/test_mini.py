@@ -13,7 +13,7 @@ from envs.problem import Problem
 from envs.tasks import mini, open_task
 from envs.tasks.mini import MINI, MINI_LONG, PROBLEM_SETS, TIERS, Part, compositions, draft, passes
 from envs.tasks.stored import statement_hash
-from envs.tasks.task import task_config
+from envs.tasks.task import SPLITS, task_config
 from tests.selection import all_but_slow
 
 SHA256 = {
@@ -140,12 +140,19 @@ def test_prompt_shows_statement_and_sample_and_no_hidden_test():
 
 
 def test_a_table_chooses_the_training_problems(tmp_path):
-    whole = open_task(task_config(["task=mini", "task.train_problems=9"]))
-    rows = [(statement_hash(p.statement), i < 4) for i, p in enumerate(whole.train)]
-    pd.DataFrame(rows, columns=["statement", "good"]).to_csv(tmp_path / "rates.csv")
-    given = ["task=mini", "task.train_problems=9", f"task.quality={tmp_path}/rates.csv"]
-    fewer = open_task(task_config(given))
+    few = [
+        "task=mini",
+        *(f"task.{s}_problems={n}" for s, n in zip(SPLITS, (9, 2, 2, 2), strict=True)),
+    ]
+    whole, file = open_task(task_config(few)), tmp_path / "rates.csv"
+
+    def chosen(good):
+        rows = [(statement_hash(p.statement), i < good) for i, p in enumerate(whole.train)]
+        pd.DataFrame(rows, columns=["statement", "good"]).to_csv(file)
+        return open_task(task_config([*few, f"task.quality={file}"]))
+
+    fewer = chosen(4)
     assert list(fewer.train) == list(whole.train)[:4] and list(fewer.test) == list(whole.test)
     assert fewer.data_hash != whole.data_hash
     with pytest.raises(ValueError, match=r"rates\.csv: none of its good problems is here"):
-        open_task(task_config(["task=mini_long", *given[1:]]))
+        chosen(0)
