@@ -10,8 +10,10 @@ import difflib
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
@@ -25,9 +27,13 @@ HEAD = """# Algorithms at a glance
 
 No learning rate is a paper's: it is 3e-4 with a bundled model, 1e-6 with a pretrained one (`conf/model/`), and studies tune it. The last column says what else is not as published, and why. Where it gives no reason, ours is mostly the value of related objectives (`conf/algo/_*.yaml`), so that arms differ in their loss.
 
-| name | paper | file | idea | settings | what is as published, what is not |
-|---|---|---|---|---|---|
+The curve is pass@1 over 200 steps of [study `front`](../results/study-front.md), where it was measured: means over five seeds, all on one scale.
+
+| name | paper | file | idea | curve | settings | what is as published, what is not |
+|---|---|---|---|---|---|---|
 """  # noqa: E501
+FRONT = Path(__file__).parents[1] / "docs" / "results" / "study-front"
+BARS = "▁▂▃▄▅▆▇█"
 
 
 def main(names: list[str]) -> int:
@@ -78,15 +84,27 @@ def options(name: str) -> list[str]:
 
 def page() -> str:
     """docs/reference/algorithms.md: a row for each algorithm, from the comments of its file."""
-    rows = []
+    rows, drawn = [], curves()
     for family, name in by_family():
-        at = paper(name)
+        at, curve = paper(name), drawn.get(name, "–")
         title, idea, note = header(name)
         link = f"[{at}](https://arxiv.org/abs/{at})" if at[0].isdigit() else at
         values = " ".join(options(name)[1:]) or "–"  # after the learning rate
         file = f"[{family}](../../algorithms/{family}.py)"
-        rows.append(f"| `{name}` | {title}, {link} | {file} | {idea} | `{values}` | {note} |")
+        row = (f"`{name}`", f"{title}, {link}", file, idea, curve, f"`{values}`", note)
+        rows.append(f"| {' | '.join(row)} |")
     return HEAD + "\n".join(rows) + "\n"
+
+
+def curves() -> dict[str, str]:
+    """Algorithm → pass@1 at each evaluation of study `front` as bars; SPO in its paper's form."""
+    arms = pd.read_parquet(FRONT / "runs.parquet", columns=["run", "arm"])
+    counts = pd.read_parquet(FRONT / "counts.parquet", filters=[("main", "==", True)]).merge(arms)
+    counts["arm"] = counts["arm"].replace({"spo": "spo_group_soft", "spo_mc": "spo"})
+    counts["pass@1"] = counts["accepted"] / counts["judged"]
+    scores = counts.groupby(["arm", "step"])["pass@1"].mean()
+    bars = (scores / scores.max() * len(BARS)).astype(int).clip(upper=len(BARS) - 1)
+    return {str(arm): "".join(BARS[each] for each in of) for arm, of in bars.groupby("arm")}
 
 
 def header(name: str) -> tuple[str, str, str]:
