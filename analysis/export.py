@@ -85,7 +85,8 @@ def write_log(run: Run, step: int, out: Path) -> None:
         config=log.EvalConfig(epochs=max(sample.epoch for sample in samples)),
     )
     of_all = [log.EvalScore(name="verdict", scorer="verdict", metrics=metrics)]
-    results = log.EvalResults(total_samples=len(samples), scores=of_all)
+    number = len(samples)
+    results = log.EvalResults(total_samples=number, completed_samples=number, scores=of_all)
     whole = log.EvalLog(status="success", eval=spec, results=results, samples=samples)
     log.write_eval_log(whole, str(out))
 

@@ -58,5 +58,6 @@ def test_an_evaluation_becomes_a_log_that_inspect_ai_reads(make_run, tmp_path, c
         row, score = last.loc[(sample.id, sample.epoch - 1)], sample.scores["verdict"]
         assert (score.answer, score.explanation) == (row["program"], row["verdict"])
         assert (score.value == "C") == (row["verdict"] == "ACCEPTED")
+    assert (log.results.total_samples, log.results.completed_samples) == (15, 15)
     found = log.results.scores[0].metrics["pass@1"].value
     assert found == pytest.approx((last["verdict"] == "ACCEPTED").mean())
