@@ -298,14 +298,15 @@ def _entries(folder: Path, name: str) -> list[dict[str, Any]]:
         return []
 
 
+def arm_of(run: Path) -> str | None:
+    """Return the arm of a run folder, by its study's arms.json; None if it is of no study."""
+    entries = (e for e in _entries(run.parent, "arms.json") if e["run"])
+    return {Path(entry["run"]).name: str(entry["arm"]) for entry in entries}.get(run.name)
+
+
 def arm_names(groups: Sequence[Sequence[Run]]) -> list[str] | None:
     """Return a name for each group of runs; None unless each is one distinct arm of a study."""
-
-    def arm(run: Run) -> str | None:
-        entries = (e for e in _entries(run.path.parent, "arms.json") if e["run"])
-        return {Path(entry["run"]).name: str(entry["arm"]) for entry in entries}.get(run.path.name)
-
-    arms = [set(map(arm, runs)) for runs in groups]
+    arms = [{arm_of(run.path) for run in runs} for runs in groups]
     names = [name for (name, *others) in arms if name and not others]
     return names if len(set(names)) == len(groups) else None
 

@@ -1,0 +1,189 @@
+"""Are predictions values? The table of `experiments.values` as statistics with intervals.
+
+`values.csv` has a row for each arm, step of the weights, writer of the responses and statistic; in
+brackets what a prediction without information gives.
+
+Of whole responses, by the scores log_ratio (S), logp and critic at their end:
+
+- auc: the probability that an accepted response has a higher score than a rejected one (.5)
+- auc in a problem: the same for responses to one problem, which an unknown Q̂_0 cannot disturb (.5)
+- best of n: how often the response with the highest score is right, of all to a problem (as
+  `random`, one drawn by chance); `any` is how often one of them is
+
+Along responses, at the cuts between prompt and end, of a prediction x of a target y:
+
+- rank correlation (0); slope of y on x (0; of a value 1); squared error, its mean (that of
+  `constant`); predicted and observed: the means of x and y in five equal parts of the predictions
+
+The targets are the soft value of the reference (`soft`) and its change since the prompt
+(`soft change`), which Q predicts, and the reward of the policy's continuations (`reward`), which a
+critic predicts. Beside them stand predictors that cost
+nothing: the `constant` mean, the `position` (tokens so far) and the value of the `prompt`.
+Monte-Carlo noise in y lowers correlations and adds to every squared error alike.
+
+Intervals are those of `analysis.intervals`, over seeds and problems. A statistic that is no mean
+over problems enters by its jackknife values: of problem i, n θ − (n − 1) θ without i.
+
+`values.svg` draws four programs of each arm, two of them accepted: prediction and target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from analysis.figures import LARGE, Axis, Series, axis_range, legend_panel
+from analysis.intervals import interval
+
+BINS, DIGITS = 5, 12
+GROUP = ["arm", "step", "writer"]
+Key = tuple[str, str, str]  # statistic, target, predictor
+
+
+def auc(score: np.ndarray, accepted: np.ndarray) -> float:
+    """Return the share of pairs (accepted, rejected) with the higher score first; ties are half."""
+    right, wrong = accepted.sum(), (~accepted).sum()
+    if not right * wrong:
+        return np.nan
+    return float((rankdata(score)[accepted].sum() - right * (right + 1) / 2) / (right * wrong))
+
+
+def best_of(score: np.ndarray, accepted: np.ndarray) -> float:
+    """Return the chance that the response with the highest score is accepted, of equals any."""
+    return float(accepted[score == score.max()].mean())
+
+
+def rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Return Spearman's; NaN where one of them is constant."""
+    ranks = [rankdata(one.round(DIGITS)) for one in (x, y)]  # ties stay ties
+    return float(np.corrcoef(*ranks)[0, 1]) if all(map(np.ptp, ranks)) else np.nan
+
+
+def slope(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the slope of y on x; NaN where x is constant."""
+    return float(np.cov(x, y)[0, 1] / x.var(ddof=1)) if np.ptp(x.round(DIGITS)) else np.nan
+
+
+def jackknifed(
+    of: Callable[..., float], problems: np.ndarray, *columns: np.ndarray
+) -> pd.DataFrame:
+    """Return a statistic as values of the problems, whose mean it is."""
+    names, whole = np.unique(problems), of(*columns)
+    without = [of(*(column[problems != name] for column in columns)) for name in names]
+    values = whole + (len(names) - 1) * (np.mean(without) - np.array(without))
+    return pd.DataFrame({"value": values, "weight": 1.0}, index=names)
+
+
+def means_of(problems: np.ndarray, values: np.ndarray) -> pd.DataFrame:
+    """Return the mean of each problem's values, with their number as its weight."""
+    groups = pd.Series(values).groupby(problems)
+    return pd.DataFrame({"value": groups.mean(), "weight": groups.size().astype(float)})
+
+
+def of_responses(run: pd.DataFrame) -> Iterator[tuple[Key, pd.DataFrame]]:
+    """Yield the statistics of whole responses, as values and weights of problems."""
+    ends = run[run["cut"] == run["tokens"]]
+    parts = dict(iter(ends.groupby("problem")))
+    right = [part["accepted"].to_numpy(bool) for part in parts.values()]
+
+    def mean(values: Sequence[float], weights: float | Sequence[float] = 1.0) -> pd.DataFrame:
+        return pd.DataFrame({"value": values, "weight": weights}, index=list(parts))
+
+    yield ("best of n", "accepted", "random"), mean([float(one.mean()) for one in right])
+    yield ("best of n", "accepted", "any"), mean([float(one.any()) for one in right])
+    for name in ("log_ratio", "logp", "critic"):
+        if ends[name].notna().all():
+            columns = (ends[each].to_numpy() for each in ("problem", name, "accepted"))
+            yield ("auc", "accepted", name), jackknifed(auc, *columns)
+            scores = [part[name].to_numpy() for part in parts.values()]
+            pairs = [float(one.sum() * (~one).sum()) for one in right]
+            yield ("auc in a problem", "accepted", name), mean([*map(auc, scores, right)], pairs)
+            yield ("best of n", "accepted", name), mean([*map(best_of, scores, right)])
+
+
+def with_predictions(run: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of continued responses, with Q and the values at their prompts."""
+    prompts = run.loc[run["cut"] == 0, ["response", "soft", "policy"]]
+    rows = run.merge(prompts, on="response", suffixes=("", "_of_prompt"))
+    change = rows["beta"] * rows["log_ratio"]
+    return rows.assign(Q=rows["soft_of_prompt"] + change, change=change)
+
+
+def along_responses(run: pd.DataFrame) -> Iterator[tuple[Key, pd.DataFrame]]:
+    """Yield the statistics of predictions at cuts, as values and weights of problems."""
+    rows = with_predictions(run)
+    rows = rows[(rows["cut"] > 0) & (rows["cut"] < rows["tokens"])]
+    rows["soft change"] = rows["soft"] - rows["soft_of_prompt"]
+    for target, y_name, predictors in (
+        ("soft", "soft", {"Q": "Q", "prompt": "soft_of_prompt"}),
+        ("soft change", "soft change", {"Q": "change"}),
+        ("reward", "policy", {"critic": "critic", "prompt": "policy_of_prompt"}),
+    ):
+        rows["constant"] = rows[y_name].mean()
+        trivial = {"constant": "constant", "position": "cut"}
+        for name, x_name in (predictors | trivial).items():
+            problems, x, y = (rows[each].to_numpy() for each in ("problem", x_name, y_name))
+            if not len(x) or np.isnan(x).any():
+                continue
+            yield ("rank correlation", target, name), jackknifed(rank_correlation, problems, x, y)
+            if name != "position":  # in other units
+                yield ("slope", target, name), jackknifed(slope, problems, x, y)
+                yield ("squared error", target, name), means_of(problems, (x - y) ** 2)
+            part = np.argsort(np.argsort(x, kind="stable")) * BINS // len(x)
+            for number in range(BINS if name in ("Q", "critic") else 0):
+                mine, of = part == number, f"in part {number + 1} of {BINS}"
+                yield (f"predicted {of}", target, name), means_of(problems[mine], x[mine])
+                yield (f"observed {of}", target, name), means_of(problems[mine], y[mine])
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Return values.csv: each statistic of an arm's seeds, with its interval."""
+    rows = []
+    for names, part in table.groupby(GROUP, sort=False):
+        found: dict[Key, list[pd.DataFrame]] = {}
+        for _, run in part.groupby("run"):
+            for key, problems in (*of_responses(run), *along_responses(run)):
+                found.setdefault(key, []).append(problems)
+        for key, seeds in found.items():
+            values = pd.concat([one["value"] for one in seeds], axis=1).T.to_numpy()
+            weights = pd.concat([one["weight"] for one in seeds], axis=1).T.fillna(0).to_numpy()
+            rows.append((*names, *key, *interval(values, weights * ~np.isnan(values)), len(seeds)))
+    columns = ["statistic", "target", "predictor", "mean", "low", "high", "seeds"]
+    return pd.DataFrame(rows, columns=[*GROUP, *columns]).dropna(subset="mean")
+
+
+def figure(table: pd.DataFrame) -> str:
+    """Return an SVG: a row for each arm, of programs that its last weights wrote."""
+    body, down = [], 0
+    for arm, part in table[table["writer"] == "policy"].groupby("arm", sort=False):
+        last = part[part["step"] == part["step"].max()]
+        rows = with_predictions(last[last["run"] == last["run"].min()])
+        pair = ("Q", "soft") if rows["critic"].isna().any() else ("critic", "policy")
+        programs = sorted((one for _, one in rows.groupby("response")), key=len, reverse=True)
+        right = [one for one in programs if one["accepted"].all()][:2]
+        wrong = [one for one in programs if not one["accepted"].any()][:2]
+        for number, program in enumerate([*right, *wrong]):
+            at = program["cut"].to_numpy(float)
+            series = [Series(name, at, program[name].to_numpy(float)) for name in pair]
+            up = Axis(pair[1], *axis_range(one.y for one in series))
+            panel = legend_panel("", Axis("tokens", 0, at.max()), up, series)
+            verdict = "accepted" if number < len(right) else "rejected"
+            lines = [f"{arm}: {verdict}", *"".join(program["text"]).splitlines()]
+            texts = [f'<tspan x="46" dy="14">{escape(line)}</tspan>' for line in lines]
+            place = f'transform="translate({number * LARGE.width},{down})" font-size="12"'
+            text = f'<text y="{LARGE.height}" font-family="monospace">{"".join(texts)}</text>'
+            body.append(f'<g {place} xml:space="preserve">{panel.body}{text}</g>')
+        down += LARGE.height + 130  # with room for the program
+    box = f'viewBox="0 0 {4 * LARGE.width} {down}" style="background:#fff"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>{"".join(body)}</svg>\n'
+
+
+def write(table: pd.DataFrame, folder: Path) -> None:
+    """Write values.csv and values.svg."""
+    summary(table).to_csv(folder / "values.csv", index=False, float_format="%.5g")
+    (folder / "values.svg").write_text(figure(table), encoding="utf-8")

@@ -1,0 +1,105 @@
+"""Statistics of predictions against values worked out by hand, and the figure."""
+
+import itertools
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import values
+from analysis.intervals import interval
+
+RIGHT = {"p": [1, 0, 0], "q": [1, 1, 0], "r": [0, 0, 0]}
+SCORES = {"p": [3.0, 1.0, 3.0], "q": [0.5, 2.0, 9.0], "r": [7.0, 7.0, 8.0]}
+NAN = float("nan")
+
+
+COLUMNS = """run seed problem response cut reward accepted text log_ratio logp soft policy"""
+SAME = {"arm": "spo", "step": 9, "writer": "policy", "tokens": 9, "beta": 0.5, "critic": NAN}
+
+
+def table(runs, off=0.0):
+    """Two cuts before the end of each response; Q misses `off` times the change of its value."""
+    rows = []
+    for run, (name, responses) in itertools.product(range(runs), RIGHT.items()):
+        for number, right in enumerate(responses):
+            start, change = 0.1 + 0.2 * len(name * number), 0.02 * (number + run)
+            cuts = ((0, 0.0), (4, change), (7, 3 * change), (9, right - start))
+            for cut, moved in (cuts[0], *cuts[1 + (name == "r") :]):  # r has fewer
+                soft, ratio, text = start + moved, 2 * moved * (1 - off), "a<b\n" * (cut > 0)
+                response = 3 * list(RIGHT).index(name) + number
+                names = (f"r{run}", run, name, response, cut, float(right), bool(right), text)
+                rows.append((*names, ratio, SCORES[name][number], soft, soft / 2))
+    return pd.DataFrame(rows, columns=COLUMNS.split()).assign(**SAME, policy_error=0.1)
+
+
+def found(of, statistic, predictor, target=None):
+    rows = of[(of["statistic"] == statistic) & (of["predictor"] == predictor)]
+    (row,) = (rows if target is None else rows[rows["target"] == target]).to_dict("records")
+    return row["mean"], row["low"], row["high"]
+
+
+def test_pairs_and_the_best_of_equals():
+    accepted = np.array([True, False, True, False])
+    assert values.auc(np.array([3.0, 1.0, 2.0, 2.0]), accepted) == 3.5 / 4
+    assert values.best_of(np.array([3.0, 1.0, 3.0, 3.0]), accepted) == 2 / 3
+    assert np.isnan(values.auc(np.array([1.0, 2.0]), np.array([True, True])))
+
+
+def test_responses_are_compared_over_all_problems_and_in_each():
+    summary = values.summary(table(2))
+    # accepted have logp 3, .5, 2; rejected 1, 3 (of p), 9 (of q), 7, 7, 8 (of r)
+    assert found(summary, "auc", "logp")[0] == pytest.approx((1.5 + 0 + 1) / 18)
+    # of p's two pairs 1.5, of q's two none
+    assert found(summary, "auc in a problem", "logp")[0] == pytest.approx(1.5 / 4)
+    for predictor, shares in {
+        "random": [1 / 3, 2 / 3, 0],
+        "any": [1, 1, 0],
+        "logp": [1 / 2, 0, 0],
+    }.items():
+        assert found(summary, "best of n", predictor) == pytest.approx(interval([shares] * 2))
+    assert "critic" not in set(summary["predictor"])
+
+
+@pytest.mark.parametrize("off", [0.0, 2.0])
+def test_a_soft_value_is_recognised_and_its_opposite_too(off):
+    """off=2: Q falls as the value rises."""
+    summary = values.summary(table(2, off))
+    sign, rows = 1 - off, table(2)
+    at = rows[(rows["cut"] > 0) & (rows["cut"] < 9)]
+    change = 0.02 * (at["response"] % 3 + at["seed"]) * np.where(at["cut"] == 7, 3, 1)
+    for statistic in ("rank correlation", "slope"):
+        assert found(summary, statistic, "Q", "soft change")[0] == pytest.approx(sign)
+    error = found(summary, "squared error", "Q", "soft")[0]
+    assert error == pytest.approx((off * change).pow(2).mean())
+    assert found(summary, "squared error", "prompt", "soft")[0] == pytest.approx(
+        change.pow(2).mean()
+    )
+    constant = found(summary, "squared error", "constant", "soft")[0]
+    by_run = at.groupby("run")["soft"]
+    assert constant == pytest.approx((at["soft"] - by_run.transform("mean")).pow(2).mean())
+    for part in range(1, values.BINS + 1):
+        of = f"in part {part} of {values.BINS}"
+        gap = found(summary, f"predicted {of}", "Q", "soft change")[0]
+        gap -= sign * found(summary, f"observed {of}", "Q", "soft change")[0]
+        assert gap == pytest.approx(0, abs=1e-12)
+
+
+def test_jackknife_values_of_a_mean_are_the_problems_own():
+    problems, x = np.repeat(["a", "b", "c"], 2), np.array([1.0, 3, 4, 4, 9, 0])
+    made = values.jackknifed(lambda x: float(x.mean()), problems, x)
+    assert made["value"].tolist() == pytest.approx([2, 4, 4.5])
+
+
+def test_the_figure_has_four_programs_of_an_arm(tmp_path):
+    both = pd.concat([table(1), table(1).assign(arm="ppo", critic=0.2)])
+    values.write(both, tmp_path)
+    drawing = ElementTree.parse(tmp_path / "values.svg")
+    texts = ["".join(node.itertext()) for node in drawing.iter() if node.tag.endswith("tspan")]
+    assert texts.count("a<b") == 2 * (3 + 3 + 3 + 3)
+    assert texts.count("spo: accepted") == texts.count("ppo: rejected") == 2
+    marks = "".join(ElementTree.tostring(drawing.getroot(), encoding="unicode"))
+    assert "critic: policy 0.2 at 4" in marks and "soft: soft 0.1 at 0" in marks
+    written = pd.read_csv(tmp_path / "values.csv")
+    assert len(written) == len(values.summary(both))
