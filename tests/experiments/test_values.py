@@ -11,21 +11,19 @@ from analysis.values import with_predictions
 from experiments import values
 from experiments.errors import UserError
 from experiments.trainer import train
-from tests.algorithms.tabular import BETA, LENGTH, RESPONSES, ROWS, world
+from tests.algorithms.tabular import BETA, RESPONSES, ROWS, world
 from tests.experiments.compose import config
 from tests.experiments.rollout.test_prefixes import sample_of
 
 
-def learner(algorithm, logp, ref_logp, values):
-    """What `predictions` reads of one, with these results of its passes."""
-    model, modules = torch.nn.Identity(), SimpleNamespace(values=lambda tokens: values)
-    model.device = torch.device("cpu")
-    passes = {"logp": lambda tokens: logp, "ref_logp": lambda tokens: ref_logp}
-    return SimpleNamespace(pad=0, model=model, algorithm=algorithm, modules=modules, **passes)
-
-
-def algorithm(critic):
-    return SimpleNamespace(needs=SimpleNamespace(critic=critic), config=SimpleNamespace(beta=0.5))
+def predictions(samples, critic, logp, ref_logp, of_critic=None):
+    """Those of a learner with such a critic (None: none) and these results of its passes."""
+    needs, options = SimpleNamespace(critic=critic or "none"), SimpleNamespace(beta=0.5)
+    parts = {"algorithm": SimpleNamespace(needs=needs, config=options), "pad": 0}
+    parts |= {"logp": lambda tokens: logp, "ref_logp": lambda tokens: ref_logp}
+    modules, model = SimpleNamespace(values=lambda _: of_critic), SimpleNamespace(device="cpu")
+    learner = SimpleNamespace(**parts, modules=modules, model=model)
+    return values.predictions(learner, samples)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
@@ -45,9 +43,8 @@ def test_implied_values_of_an_optimal_table_are_the_soft_values_of_its_rows(shar
         [*(rewards[same[i]].tolist() for same in alike), [float(r)]] for i, r in enumerate(rewards)
     ]
     cuts = [[0, 1, 2, 3]] * 27
-    predicted = values.predictions(learner(algorithm("none"), logp, uniform, None), samples)
-    given = (predicted, (ahead, ahead), BETA, lambda tokens, **_: "".join(map(str, tokens)))
-    table = values.table_of(samples, cuts, *given)
+    known, text = predictions(samples, None, logp, uniform), lambda t, **_: "".join(map(str, t))
+    table = values.table_of(samples, cuts, known, (ahead, ahead), BETA, text)
     rows = with_predictions(table)
     off = (rows["Q"] - rows["soft"]).abs().max()
     assert off < 1e-10 if share == 1 else off > 0.1
@@ -62,14 +59,12 @@ def test_a_critic_is_read_before_tokens_and_primes_model_after_them():
     samples = [sample_of((5, 6)), sample_of((5, 6, 7))]
     logp = torch.tensor([[-1.0, -2, 0], [-1, -1, -4]])
     seen = torch.tensor([[0.1, 0.2, 0.0], [0.3, 0.4, 0.5]])
-    found = values.predictions(learner(algorithm("separate"), logp, logp, seen), samples)
-    assert found["critic"][0, :3].tolist() == pytest.approx([0.1, 0.2, 0.2])
-    assert found["critic"][1].tolist() == pytest.approx([0.3, 0.4, 0.5, 0.5])
+    found = predictions(samples, "separate", logp, logp, seen)["critic"]
+    assert found[0, :3].tolist() == pytest.approx([0.1, 0.2, 0.2])
+    assert found[1].tolist() == pytest.approx([0.3, 0.4, 0.5, 0.5])
     ref_logp = torch.tensor([[-1.0, -1, 0], [-2, -3, -1]])
-    given = (algorithm("log_probs"), seen, ref_logp, logp)  # of its reward model: `logp`
-    found = values.predictions(learner(*given), samples)
-    logits = found["critic"].logit()[1].tolist()
-    assert logits == pytest.approx([0, 0.5 * 1, 0.5 * (1 + 2), 0.5 * (1 + 2 - 3)], abs=1e-6)
+    found = predictions(samples, "log_probs", seen, ref_logp, logp)["critic"]
+    assert found[1].logit().tolist() == pytest.approx([0, 0.5, 1.5, 0], abs=1e-6)
 
 
 TRAINING = ("task=mini", "algo=ppo", "steps=2", "train.prompts=2", "train.group_size=4")
@@ -81,32 +76,29 @@ QUIET += ("sandbox.kind=embedded", "sandbox.workers=1", "train.warmup_steps=0")
 def test_a_table_that_is_killed_and_resumed_is_that_of_one_go(tmp_path, monkeypatch):
     end = train(config(*TRAINING, *QUIET, f"output_dir={tmp_path}/runs"))
     assert end.status == "finished"
-    sizes = {"problems": 2, "responses": 2, "continued": 1, "k": 2}
     calls, continued_rewards = [], values.continued_rewards
 
-    def killed(*arguments):
-        calls.append(arguments)
-        if len(calls) == 4:  # the base's responses, continued by the policy alone
+    def killed(by, *arguments):
+        calls.append(by.engine.version)
+        if len(calls) == 4:  # the base's responses are continued by the policy alone
             raise KeyboardInterrupt
-        return continued_rewards(*arguments)
+        return continued_rewards(by, *arguments)
 
     monkeypatch.setattr(values, "continued_rewards", killed)
-    whole = values.Options(f"{tmp_path}/runs", tmp_path / "whole", **sizes)
-    broken = values.Options(f"{tmp_path}/runs", tmp_path / "broken", **sizes)
+    sizes, runs = {"problems": 2, "responses": 2, "continued": 1, "k": 2}, f"{tmp_path}/runs"
+    broken, whole = (values.Options(runs, tmp_path / name, **sizes) for name in "ab")
     with pytest.raises(KeyboardInterrupt):
         values.main(broken)
-    (first,) = (tmp_path / "broken" / "parts").glob("*.parquet")
+    (first,) = broken.out.glob("parts/*.parquet")
     written = first.stat().st_mtime_ns
-    (first.parent / ".half.parquet").write_text("what a kill leaves")
     values.main(broken)
-    # of five parts by the policy, of two also by the reference, which two others share
-    assert len(calls) == 4 + 5 + 1 + 2
     assert first.stat().st_mtime_ns == written
     values.main(whole)
+    # by weights of 1 and 2 steps, and by the base, whose and the data's responses it continues once
+    rest = [1, 0, 1, 0, 2, 0, 2, 2]
+    assert calls == [1, 0, 1, 0, *rest, 1, 0, *rest]
     table, again = (pd.read_parquet(each.out / "values.parquet") for each in (whole, broken))
     pd.testing.assert_frame_equal(table, again)
-    values.main(whole)
-    assert len(calls) == 4 + 8 + 10  # nothing is measured anew
 
     ends = table[table["cut"] == table["tokens"]]
     assert (ends["policy"] == ends["reward"]).all() and (ends["soft"] == ends["reward"]).all()
@@ -119,4 +111,4 @@ def test_a_table_that_is_killed_and_resumed_is_that_of_one_go(tmp_path, monkeypa
         assert not before[predicted].equals(after[predicted]) and after[predicted].notna().all()
     assert (table.loc[table["cut"] == 0, "log_ratio"] == 0).all()
     with pytest.raises(UserError, match="steps=7"):
-        values.main(values.Options(f"{tmp_path}/runs", tmp_path / "none", steps="7"))
+        values.main(values.Options(runs, tmp_path / "c", steps="7"))
