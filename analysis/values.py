@@ -61,12 +61,14 @@ def best_of(score: np.ndarray, accepted: np.ndarray) -> float:
 def rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
     """Return Spearman's; NaN where one of them is constant."""
     ranks = [rankdata(one.round(DIGITS)) for one in (x, y)]  # ties stay ties
-    return float(np.corrcoef(*ranks)[0, 1]) if all(map(np.ptp, ranks)) else np.nan
+    differ = all(len(np.unique(one)) > 1 for one in ranks)
+    return float(np.corrcoef(*ranks)[0, 1]) if differ else np.nan
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> float:
     """Return the slope of y on x; NaN where x is constant."""
-    return float(np.cov(x, y)[0, 1] / x.var(ddof=1)) if np.ptp(x.round(DIGITS)) else np.nan
+    differ = len(np.unique(x.round(DIGITS))) > 1
+    return float(np.cov(x, y)[0, 1] / x.var(ddof=1)) if differ else np.nan
 
 
 def jackknifed(

@@ -21,9 +21,10 @@ and one for the end of every response:
 
 `values.csv` and `values.svg` say how good the predictions are (`analysis/values.py`).
 
-Each (run, step, writer) is a file in OUT/parts. The same command resumes after Ctrl-C or kill -9,
-and commands for different seeds may run side by side. The reference's continuations of responses
-of the base and of the data set are the same for all runs of a seed, so they are made once.
+Each (run, step, writer) is a file in OUT/parts. The same command resumes after Ctrl-C or kill -9.
+The reference's continuations of responses of the base and of the data set are the same for all runs
+of a seed, so they are made once. Processes for different writers may run side by side; then a call
+with all writers joins their parts.
 """
 
 from __future__ import annotations

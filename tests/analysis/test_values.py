@@ -45,6 +45,11 @@ def test_pairs_the_best_of_equals_and_jackknife_values_of_a_mean():
     assert values.auc(np.array([3.0, 1.0, 2.0, 2.0]), accepted) == 3.5 / 4
     assert values.best_of(np.array([3.0, 1.0, 3.0, 3.0]), accepted) == 2 / 3
     assert np.isnan(values.auc(np.array([1.0, 2.0]), np.array([True, True])))
+    for one in (
+        values.rank_correlation,
+        values.slope,
+    ):  # of one problem, without it nothing is left
+        assert np.isnan(values.jackknifed(one, np.array(["a", "a"]), *np.eye(2))["value"]).all()
     problems, x = np.repeat(["a", "b", "c"], 2), np.array([1.0, 3, 4, 4, 9, 0])
     assert values.jackknifed(np.mean, problems, x)["value"].tolist() == pytest.approx([2, 4, 4.5])
 
