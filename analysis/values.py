@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -42,6 +41,7 @@ from analysis.intervals import interval
 
 BINS, DIGITS = 5, 12
 GROUP = ["arm", "step", "writer"]
+BOUNDS = dict.fromkeys(("auc", "auc in a problem", "best of n"), (0.0, 1.0))
 Key = tuple[str, str, str]  # statistic, target, predictor
 
 
@@ -127,8 +127,7 @@ def along_responses(run: pd.DataFrame) -> Iterator[tuple[Key, pd.DataFrame]]:
         ("reward", "policy", {"critic": "critic", "prompt": "policy_of_prompt"}),
     ):
         rows["constant"] = rows[y_name].mean()
-        trivial = {"constant": "constant", "position": "cut"}
-        for name, x_name in (predictors | trivial).items():
+        for name, x_name in (predictors | {"constant": "constant", "position": "cut"}).items():
             problems, x, y = (rows[each].to_numpy() for each in ("problem", x_name, y_name))
             if not len(x) or np.isnan(x).any():
                 continue
@@ -154,7 +153,8 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
         for key, seeds in found.items():
             values = pd.concat([one["value"] for one in seeds], axis=1).T.to_numpy()
             weights = pd.concat([one["weight"] for one in seeds], axis=1).T.fillna(0).to_numpy()
-            rows.append((*names, *key, *interval(values, weights * ~np.isnan(values)), len(seeds)))
+            bounds, weights = BOUNDS.get(key[0], (-np.inf, np.inf)), weights * ~np.isnan(values)
+            rows.append((*names, *key, *interval(values, weights, bounds=bounds), len(seeds)))
     columns = ["statistic", "target", "predictor", "mean", "low", "high", "seeds"]
     return pd.DataFrame(rows, columns=[*GROUP, *columns]).dropna(subset="mean")
 
@@ -167,15 +167,15 @@ def figure(table: pd.DataFrame) -> str:
         rows = with_predictions(last[last["run"] == last["run"].min()])
         pair = ("Q", "soft") if rows["critic"].isna().any() else ("critic", "policy")
         programs = sorted((one for _, one in rows.groupby("response")), key=len, reverse=True)
-        right = [one for one in programs if one["accepted"].all()][:2]
-        wrong = [one for one in programs if not one["accepted"].any()][:2]
-        for number, program in enumerate([*right, *wrong]):
+        right = [one.assign(verdict="accepted") for one in programs if one["accepted"].all()]
+        wrong = [one.assign(verdict="rejected") for one in programs if not one["accepted"].any()]
+        for number, program in enumerate([*right[:2], *wrong[:2]]):
             at = program["cut"].to_numpy(float)
             series = [Series(name, at, program[name].to_numpy(float)) for name in pair]
             up = Axis(pair[1], *axis_range(one.y for one in series))
             panel = legend_panel("", Axis("tokens", 0, at.max()), up, series)
-            verdict = "accepted" if number < len(right) else "rejected"
-            lines = [f"{arm}: {verdict}", *"".join(program["text"]).splitlines()]
+            head, source = f"{arm}: {program['verdict'].iloc[0]}", "".join(program["text"])
+            lines = [head, *source.splitlines()]
             texts = [f'<tspan x="46" dy="14">{escape(line)}</tspan>' for line in lines]
             place = f'transform="translate({number * LARGE.width},{down})" font-size="12"'
             text = f'<text y="{LARGE.height}" font-family="monospace">{"".join(texts)}</text>'
@@ -183,9 +183,3 @@ def figure(table: pd.DataFrame) -> str:
         down += LARGE.height + 130  # with room for the program
     box = f'viewBox="0 0 {4 * LARGE.width} {down}" style="background:#fff"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>{"".join(body)}</svg>\n'
-
-
-def write(table: pd.DataFrame, folder: Path) -> None:
-    """Write values.csv and values.svg."""
-    summary(table).to_csv(folder / "values.csv", index=False, float_format="%.5g")
-    (folder / "values.svg").write_text(figure(table), encoding="utf-8")

@@ -45,6 +45,7 @@ from algorithms.base import Steps
 from algorithms.spo import soft_value
 from analysis import values
 from analysis.runs import arm_of
+from envs.caching import replace_file
 from envs.tasks import open_task
 from experiments.config.composition import recorded_config
 from experiments.config.schema import RunConfig
@@ -67,7 +68,8 @@ from experiments.sample import Origin, Sample, seed_for
 
 WRITERS = ("policy", "base", "data")
 Cell = tuple[Path, int, str, Path, Path]  # checkpoint, step, writer, part, the reference's rewards
-Cuts, Columns = Sequence[Sequence[int]], Mapping[str, torch.Tensor]
+Cuts = Sequence[Sequence[int]]
+Columns = Mapping[str, torch.Tensor]
 Both = Sequence[Sequence[Sequence[Sequence[float]]]]  # rewards by sample, cut and continuation
 
 
@@ -93,8 +95,8 @@ def cells_of(folder: Path, config: RunConfig, options: Options) -> list[Cell]:
     """Return the parts of a run; a file's name holds all that it depends on. Raises UserError."""
     info = json.loads((folder / "run.json").read_text())
     asked = replace(options, runs="", out=Path(), steps=None, writers="")
-    world = (info["policy"], info["data_hash"], config.task, config.model.dtype)
-    world += (config.engine.name, config.train.temperature, config.seed, asked)
+    world = [info["policy"], info["data_hash"], config.task, config.model.dtype, asked]
+    world += [config.engine.name, config.train.temperature, config.seed]
     seals = {checkpoints.step_of(f): f for f in folder.glob(f"checkpoints/*/{checkpoints.SEAL}")}
     steps = [s for s in sorted(seals) if str(s) in (options.steps or str(s)).split(",")]
     if config.task.turns > 1 or config.train.reference_every is not None or not steps:
@@ -154,9 +156,7 @@ def measure(config: RunConfig, cells: Sequence[Cell], options: Options, bars: Ba
             asked = (sampling, samples, cuts, options.k, seed, "values")
             ahead = continued_rewards(policy, *asked, step)
             if not stored.exists():
-                found = continued_rewards(reference, *asked)
-                with atomic_write(stored) as file:
-                    file.write_text(json.dumps(found))
+                replace_file(stored, json.dumps(continued_rewards(reference, *asked)))
             rewards = (ahead, json.loads(stored.read_text()))
             known, beta = predictions(learner, samples), getattr(config.algo, "beta", options.beta)
             table = table_of(samples, cuts, known, rewards, beta, tokenizer.decode)
@@ -223,7 +223,8 @@ def main(options: Options) -> None:
     table = pd.concat(tables, ignore_index=True)
     with atomic_write(options.out / "values.parquet") as file:
         table.to_parquet(file)
-    values.write(table, options.out)
+    values.summary(table).to_csv(options.out / "values.csv", index=False, float_format="%.5g")
+    (options.out / "values.svg").write_text(values.figure(table), encoding="utf-8")
     print(f"{options.out}: values.parquet, values.csv, values.svg")
 
 

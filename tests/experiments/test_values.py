@@ -44,14 +44,12 @@ def test_implied_values_of_an_optimal_table_are_the_soft_values_of_its_rows(shar
     ]
     cuts = [[0, 1, 2, 3]] * 27
     known, text = predictions(samples, None, logp, uniform), lambda t, **_: "".join(map(str, t))
-    table = values.table_of(samples, cuts, known, (ahead, ahead), BETA, text)
-    rows = with_predictions(table)
+    rows = with_predictions(values.table_of(samples, cuts, known, (ahead, ahead), BETA, text))
     off = (rows["Q"] - rows["soft"]).abs().max()
     assert off < 1e-10 if share == 1 else off > 0.1
     assert rows["logp"].iloc[3::4].tolist() == pytest.approx(weights.log().tolist())
-    assert table["text"].iloc[:4].tolist() == ["", "0", "0", "0"]
-    ends = rows[rows["cut"] == rows["tokens"]]
-    assert ends["soft"].tolist() == pytest.approx(rewards.tolist())
+    assert rows["text"].iloc[:4].tolist() == ["", "0", "0", "0"]
+    assert rows["soft"].iloc[3::4].tolist() == pytest.approx(rewards.tolist())
     assert rows["policy"].iloc[0] == pytest.approx(rewards.mean().item())
 
 
