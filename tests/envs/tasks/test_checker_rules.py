@@ -25,9 +25,7 @@ from tests.envs.tasks.dataset_rows import DATA, load_problems, needs_data
 from tests.growth import growth, repeated
 
 ONE = (Test("1\n", "Yes 2\n"),)
-STATEMENTS = yaml.safe_load(
-    (Path(__file__).parent / "data" / "statements.yaml").read_text(encoding="utf-8")
-)
+STATEMENTS = yaml.safe_load((Path(__file__).parent / "data" / "statements.yaml").read_text("utf-8"))
 FREE_SECTIONS = [
     f"\n\nOutput\n\n{section}\n\nExamples\n\nInput\n"
     for section in STATEMENTS["free output sections"]

@@ -18,9 +18,7 @@ from envs.tasks.loaders.functions import mbpp
 from envs.tasks.parsers import SkipRow
 from tests.envs.tasks.dataset_rows import load_problems
 
-ROWS = yaml.safe_load(
-    (Path(__file__).parent / "data" / "functions.yaml").read_text(encoding="utf-8")
-)
+ROWS = yaml.safe_load((Path(__file__).parent / "data" / "functions.yaml").read_text("utf-8"))
 LARGE = ("assert f(1) == -(16 ** 3000)", "[1]", "result == -0x1" + "0" * 3000)
 SKIPPED = [(code, reason) for reason, codes in ROWS["skipped"].items() for code in codes]
 SKIPPED.append(("assert f(" + "(" * 5000 + ")" * 5000 + ") == 1", "test_list is not Python"))
