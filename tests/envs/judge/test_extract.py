@@ -65,17 +65,7 @@ HOSTILE = {  # text that is repeated
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_response_costs_the_host_little(name):
-    text = HOSTILE[name] * (15_000 // len(HOSTILE[name]))
-    started = time.process_time()
-    for start in ("", "```", "```python\n", "~~~"):
-        for end in ("", "`x", "```python", "\n```", "\n'''\n```"):
-            extract_program(start + text + end)
-    assert time.process_time() - started < 1.5
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("start", ["", "```python\n"])
+@pytest.mark.parametrize("start", ["", "```python\n", "~~~"])
 def test_a_hostile_response_costs_in_proportion_to_its_length(name, start):
     for end in ("", "`x", "\n```"):
         assert growth(extract_program, repeated(HOSTILE[name], start, end), 400_000) < 3
