@@ -174,12 +174,6 @@ def reap_orphans(client: DockerClient) -> int:
     )
 
 
-def reap_run(client: DockerClient, run_id: str) -> int:
-    """Remove all containers of one sandbox of this process; return how many."""
-    containers = client.api.containers(all=True, filters={"label": f"{LABEL}={run_id}"})
-    return sum(remove(client, container["Id"]) for container in containers)
-
-
 def remove(client: DockerClient, container: str) -> bool:
     """Kill and remove a container; return False if that is done or under way already."""
     from docker.errors import APIError
@@ -326,7 +320,9 @@ class Launcher:
         except EngineAway:
             return
         try:
-            reap_run(client, self.run_id)
+            own = {"label": f"{LABEL}={self.run_id}"}
+            for container in client.api.containers(all=True, filters=own):
+                remove(client, container["Id"])
         except (DockerException, OSError) as error:
             log.warning("containers of %s may be left on the engine: %s", self.run_id, error)
         finally:

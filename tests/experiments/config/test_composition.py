@@ -134,7 +134,6 @@ MISSING = {
     "task.prompt=/nowhere": "task.prompt",
     "model=local model.path=/nowhere": "model.path=/nowhere",
     "model=local model.path=tests": "config.json",
-    "runtime=ray runtime.address=localhost:1": "runtime",
     "model.device=cuda": "no GPU",
 }
 
