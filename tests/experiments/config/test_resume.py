@@ -322,11 +322,6 @@ def test_a_schedule_with_an_end_keeps_it(tmp_path):
         composition.resumed_config(folder, ["steps=9"])
 
 
-def test_no_run_folder_is_said(tmp_path):
-    with pytest.raises(UserError, match="no run folder"):
-        composition.resumed_config(tmp_path, [])
-
-
 def test_a_run_that_is_still_going_on_is_not_resumed(tmp_path):
     config = config_of(*SMALL, "algo=grpo", f"output_dir={tmp_path}")
     records = Records(config)
