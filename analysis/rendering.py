@@ -174,13 +174,10 @@ def metric_cells(
 def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a pipe table, padded to be readable as text.
 
-    The first column is left-aligned, the others right-aligned. Raises ValueError if a row has
-    another number of columns than the heading.
+    The first column is left-aligned, the others right-aligned.
     """
     from tabulate import tabulate
 
-    if any(len(row) != len(heading) for row in rows):
-        raise ValueError(f"a row has not the {len(heading)} columns of its heading")
     # each text in one line, with pipes escaped
     titles, *body = [
         [" ".join(text.split()).replace("|", "\\|") for text in row] for row in (heading, *rows)

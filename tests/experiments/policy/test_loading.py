@@ -83,6 +83,12 @@ def refusals(tmp_path_factory):
         return load(tmp_path_factory.mktemp("hub"), *HUBS, HF_ENDPOINT=endpoint)
 
 
+def test_a_gpu_that_is_not_there_is_said_by_the_key(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=r"model\.device=cuda:0: no GPU"):
+        loading.pick_device("cuda:0")
+
+
 @pytest.mark.parametrize("name", HUBS)
 def test_the_hubs_answer_is_reported_at_once(name, refusals):
     line, seconds = refusals[name]
