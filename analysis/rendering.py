@@ -174,13 +174,10 @@ def metric_cells(
 def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a pipe table, padded to be readable as text.
 
-    The first column is left-aligned, the others right-aligned. Raises ValueError if a row has
-    another number of columns than the heading.
+    The first column is left-aligned, the others right-aligned.
     """
     from tabulate import tabulate
 
-    if any(len(row) != len(heading) for row in rows):
-        raise ValueError(f"a row has not the {len(heading)} columns of its heading")
     # each text in one line, with pipes escaped
     titles, *body = [
         [" ".join(text.split()).replace("|", "\\|") for text in row] for row in (heading, *rows)
@@ -190,14 +187,6 @@ def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str
 
 
 # Whole documents.
-
-
-def evaluation_size(results: pd.DataFrame) -> str:
-    """Return a sentence on the numbers of problems and samples behind the rows."""
-    sizes = results[["problems", "samples"]].drop_duplicates()
-    if len(sizes) > 1:
-        return "Problems or samples per problem differ between rows."
-    return f"{sizes['problems'].iloc[0]} problems, {sizes['samples'].iloc[0]} samples each."
 
 
 def finding_lines(findings: Iterable[Finding]) -> list[str]:
@@ -213,7 +202,10 @@ def markdown_section(section: Section) -> str:
     """Return an experiment's findings, results, turns, budgets and caveats in Markdown."""
     results, blocks = section.results, ["\n".join(finding_lines(section.findings))]
     if len(results):
-        size = evaluation_size(results)
+        sizes = results[["problems", "samples"]].drop_duplicates()
+        size = "Problems or samples per problem differ between rows."
+        if len(sizes) == 1:
+            size = f"{sizes['problems'].iloc[0]} problems, {sizes['samples'].iloc[0]} samples each."
         blocks.append(f"{size} Means over seeds, 95 % intervals in brackets.")
         blocks.append(markdown_table(*result_cells(results, section.ks)))
         for temperature in section.temperatures:
