@@ -1,11 +1,11 @@
-"""PRIME against loops over numpy arrays, and what it becomes in special cases."""
+"""PRIME, PRO and INPO against loops over numpy arrays, and what they become in special cases."""
 
 import numpy as np
 import pytest
 import torch
 
 from tests.algorithms.batches import GROUP, evaluated, raw
-from tests.algorithms.pulls import KEEP, make, pull, same
+from tests.algorithms.pulls import KEEP, OWN, current, make, pair_case, pull, same
 
 BETA = 0.3
 
@@ -61,3 +61,45 @@ def test_primes_policy_without_process_rewards_has_rloos_gradient(untrained):
     same(pull(prime, case)[1], rloo)
     paid = pull(make("prime", beta=BETA), (tensors, *rest))[1]
     assert (paid - rloo).abs().max() > 1e-3
+
+
+def test_pros_loss_compares_each_response_with_all_worse_ones():
+    tensors, lengths, _ = raw(73)
+    rewards = torch.tensor([0.0, 1.0, 0.4, 1.0, 0.2, 0.0, 0.7, 0.9] + [0.0] * 4).double()
+    case, expected = (tensors, lengths, rewards), 0.0
+    for rows, r in rows_of(case):
+        s = [row["logp"].mean() for row in rows]
+        for i in range(GROUP):
+            d = [r[i] - r[j] for j in range(GROUP) if r[j] < r[i]]
+            if d:
+                worse = [np.exp(s[j] * (r[i] - r[j])) for j in range(GROUP) if r[j] < r[i]]
+                expected += np.log(np.exp(s[i] * max(d)) + sum(worse)) - s[i] * max(d)
+        best = [rows[i]["logp"].sum() for i in range(GROUP) if r[i] == r.max()]
+        expected -= 0.05 * (GROUP - 1) ** 2 * np.mean(best)
+    assert float(pull(make("pro"), case)[0]) == pytest.approx(expected / 2, rel=1e-12)
+
+
+def test_pro_of_pairs_of_tokens_is_dpo_against_a_reference_of_equal_probabilities():
+    tensors, lengths, rewards = pair_case(74)
+    case = ({**tensors, "ref_logp": 0 * tensors["logp"]}, torch.ones_like(lengths), rewards)
+    dpo = pull(make("dpo", beta=1.0), case, group=2)
+    for one, other in zip(pull(make("pro", imitation_coef=0.0), case, group=2), dpo, strict=True):
+        same(one, other)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_inpos_pairs_lie_between_the_reference_and_the_writer(share):
+    case, losses = raw(75), []
+    for rows, r in rows_of(case):
+        anchors = [share * row["ref_logp"] + (1 - share) * row["behaviour_logp"] for row in rows]
+        h = [(row["logp"] - anchor).sum() for row, anchor in zip(rows, anchors, strict=True)]
+        pairs = [(i, j) for i in range(GROUP) for j in range(GROUP) if r[i] > r[j]]
+        losses += [np.mean([(h[i] - h[j] - 0.5 / BETA) ** 2 for i, j in pairs])] if pairs else []
+    found = pull(make("inpo", beta=BETA, reference_share=share), case, online=OWN)
+    assert float(found[0]) == pytest.approx(np.mean(losses), rel=1e-12)
+    anchored = {**case[0], "ref_logp": share * case[0]["ref_logp"]}
+    anchored["ref_logp"] = anchored["ref_logp"] + (1 - share) * case[0]["behaviour_logp"]
+    for one, other in zip(
+        found, pull(make("ipo", beta=BETA), (anchored, *case[1:]), policies=current), strict=True
+    ):
+        same(one, other)

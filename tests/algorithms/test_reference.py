@@ -33,6 +33,7 @@ BOUNDED |= {"spo", "spo q0=monte_carlo", "spo q0=monte_carlo exponent=q"}  # cro
 BOUNDED |= {"spo q0=group_soft"}
 # These have a step without a cause in rewards or reference, each by its own rule.
 MOVED = {
+    "pro": "weighs responses by their own mean log-probs",
     "lipo": "ranks a group's equal rewards by tie breakers",
     "clip_cov share=0.2 cov_low=0.01": "drops tokens drawn from a band of covariances",
     "srft": "weighs responses by the policy's entropy",
