@@ -1,4 +1,5 @@
-"""Objectives with PPO's critic: APA, VAPO, PF-PPO and PPO-EWMA."""
+"""Objectives with a second network: APA, VAPO, PF-PPO and PPO-EWMA with PPO's critic, PRIME with
+an implicit reward model."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from algorithms.base import Batch, BelowOne, Needs, PolicyOutput, Share
+from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOutput, Share
+from algorithms.policy_gradient import leave_one_out
 from algorithms.ppo import (
     PPO,
     PPOConfig,
@@ -188,3 +190,81 @@ class PPOEWMA(PPO):
         weights = log_ratio(batch.earlier_logp, capped, batch.mask).exp()
         decoupled = replace(batch, behaviour_logp=batch.earlier_logp, correction=weights)
         return super().loss(policy, decoupled)
+
+
+@dataclass
+class PRIMEOptions(Options):
+    """Options of PRIME."""
+
+    beta: PositiveFloat
+    reward_learning_rate: PositiveFloat | None
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+
+    @property
+    def critic_rate(self) -> float:
+        """The reward model's learning rate, resolved."""
+        return self.reward_learning_rate or 2 * self.learning_rate
+
+
+class PRIME(Algorithm):
+    """PRIME (Cui et al., arXiv 2502.01456) with implicit process rewards (2412.01981).
+
+    A token's reward is r_t = β log π_φ/π_ref. π_φ begins as the initial policy and learns online:
+    Σ_t r_t is its logit of success, trained by cross-entropy on the verdict. The advantage of a
+    token is the sum of r_t from it on, each less the others' mean token reward, plus RLOO's of the
+    verdict. The loss is the clipped surrogate, mean over tokens.
+
+    Rewards are those before π_φ's step on the batch, as in the authors' script (`update=after`).
+    Formulas as in the authors' code and model card. What only the code does is left out: it gives
+    the last token no reward, scales process rewards by the batch's greatest return, whitens the
+    advantages, and adds (r_t − the response's own mean)/(G − 1) to each r_t.
+    """
+
+    Config = PRIMEOptions
+    config: PRIMEOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(
+            reference=True,
+            critic="log_probs",
+            critic_apart=True,
+            groups=2,
+            behaviour="ratio",
+            best_reward="success",
+        )
+
+    def token_rewards(self, logp: Tensor, batch: Batch) -> Tensor:
+        """r_t (batch, time) from log π_φ, 0 where masked out."""
+        mask = batch.mask
+        return self.config.beta * (
+            logp.masked_fill(~mask, 0.0) - batch.ref_logp.masked_fill(~mask, 0.0)
+        )
+
+    def success(self, batch: Batch) -> Tensor:
+        return (batch.rewards >= self.reward_high).to(batch.rewards.dtype)
+
+    def prepare(self, batch: Batch) -> Batch:
+        rewards = self.token_rewards(batch.values, batch)
+        mean = rewards.sum(-1) / batch.mask.sum(-1).clamp(min=1)
+        others = mean - leave_one_out(batch, mean)
+        process = (rewards - others.unsqueeze(-1)).masked_fill(~batch.mask, 0.0)
+        returns = process.flip(-1).cumsum(-1).flip(-1)
+        outcome = leave_one_out(batch, batch.rewards)
+        return replace(batch, advantages=returns + outcome.unsqueeze(-1))
+
+    def values_and_outcomes(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """π_φ's probability of success before its step, and success."""
+        return self.token_rewards(batch.values, batch).sum(-1).sigmoid(), self.success(batch)
+
+    def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
+        logits = self.token_rewards(values, batch).sum(-1)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, self.success(batch))
+        return loss * batch.sequence_share
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        surrogate, cut = surrogate_and_clip_share(policy.logp, batch, self.config)
+        entropy, share = self.critic_loss(policy.values, batch), batch.token_share
+        metrics = {"prime/cross_entropy": entropy.detach(), "clip_share": cut * share}
+        return surrogate * share + entropy, metrics
