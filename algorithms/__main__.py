@@ -137,6 +137,7 @@ def needs(n: Needs) -> str:
         f"critic ({n.critic})": n.critic != "none",
         "a forward pass before the update": n.policy,
         f"soft value of the prompt ({n.initial_value})": n.initial_value != "none",
+        "continuations of its responses": n.step_values,
         "gradient of the entropy": n.entropy_graph,
         f"train.{n.share}": n.share,
         f"earlier weights ({', '.join(n.copies)})": n.copies,

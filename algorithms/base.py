@@ -40,6 +40,15 @@ class Options:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """Where a response is cut into steps, and how many continuations estimate a cut's value."""
+
+    cut: str  # "token", "line" or "unlikely" (experiments/rollout/prefixes.py)
+    every: int  # only each so manieth of these cuts, the first one included
+    continuations: int
+
+
+@dataclass(frozen=True)
 class Needs:
     """Inputs that the trainer must provide, and data that the algorithm may learn from."""
 
@@ -66,6 +75,7 @@ class Needs:
     max_lag: int | None = None  # greatest staleness in optimiser steps; None: any
     entropy_graph: bool = False  # the loss differentiates through the entropy
     copies: tuple[str, ...] = ()  # names of earlier weights, which the hooks below keep
+    step_values: Steps | None = None  # step_values, step_errors: by continuations of the responses
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,10 @@ class Batch:
     earlier_logp: Provided = None  # (batch, time), of earlier weights, set by the hooks
     start_logp: Provided = None  # (batch, time), before the batch's first update, set by the hooks
     values: Provided = None  # (batch, time), the critic's before the update
+    # (batch, time), of the state before each token: its Monte-Carlo value under the policy that
+    # generated the batch, and the value's standard error; NaN where the response is not cut
+    step_values: Provided = None
+    step_errors: Provided = None
     q0: Provided = None  # (batch,) by needs.initial_value: the prompt's soft value or a quantile
     advantages: Provided = None  # (batch, time), set by prepare
     returns: Provided = None  # (batch, time), set by prepare

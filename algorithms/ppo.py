@@ -129,26 +129,40 @@ def turn_gae(
     gamma: float = 1.0,
     lam: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """GAE whose actions are answers: as `gae`, with values[t] read at each answer's first token.
+    """GAE whose actions are answers: `step_gae` of steps that begin with each answer."""
+    return step_gae(rewards, values, mask, turn_starts(mask), gamma=gamma, lam=lam)
 
-    Returns (the answer's advantage at each of its tokens, its return at its first token); zero
-    elsewhere.
+
+def step_gae(
+    rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    starts: Tensor,
+    *,
+    gamma: float = 1.0,
+    lam: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """GAE whose actions are steps of several tokens: as `gae`, with values[t] read at `starts`.
+
+    `starts` (batch, time) bool: the first token of each step.
+    Returns (the step's advantage at each of its tokens, its return at its first token); zero
+    elsewhere, and before the first step.
     """
-    starts, first = turn_starts(mask), first_of_answer(mask)
+    first = first_of_step(starts)
     summed = torch.zeros_like(rewards).scatter_add(-1, first, rewards.masked_fill(~mask, 0.0))
     advantages, returns = gae(summed, values, starts, gamma=gamma, lam=lam)
     return advantages.gather(-1, first).masked_fill(~mask, 0.0), returns
 
 
-def first_of_answer(mask: Tensor) -> Tensor:
-    """The position of the first token of each token's answer, (batch, time)."""
-    positions = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
-    return torch.where(turn_starts(mask), positions, 0).cummax(-1).values
+def first_of_step(starts: Tensor) -> Tensor:
+    """The position of the last start up to each token, (batch, time); 0 before the first one."""
+    positions = torch.arange(starts.shape[1], device=starts.device).expand_as(starts)
+    return torch.where(starts, positions, 0).cummax(-1).values
 
 
 def answer_lengths(mask: Tensor) -> Tensor:
     """The number of tokens of each token's answer, (batch, time); 1 where masked out."""
-    first = first_of_answer(mask)
+    first = first_of_step(turn_starts(mask))
     counted = torch.zeros_like(first).scatter_add(-1, first, mask.long())
     return counted.gather(-1, first).masked_fill(~mask, 1)
 

@@ -1,15 +1,18 @@
-"""Objectives with a second network: APA, VAPO, PF-PPO and PPO-EWMA with PPO's critic, PRIME with
-an implicit reward model."""
+"""Objectives with PPO's critic (APA, VAPO, PF-PPO, PPO-EWMA) or another source of values.
+
+PRIME has an implicit reward model. VinePPO (2410.01679) and Segment PO's chain (2505.23564) have
+the policy continue each response from cuts, whose values are the continuations' mean rewards.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOutput, Share
+from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOutput, Share, Steps
 from algorithms.policy_gradient import leave_one_out
 from algorithms.ppo import (
     PPO,
@@ -18,6 +21,7 @@ from algorithms.ppo import (
     ValueOptions,
     gae,
     monte_carlo_returns,
+    step_gae,
     surrogate_and_clip_share,
     terminal_rewards,
     values_or_zeros,
@@ -26,6 +30,7 @@ from algorithms.ppo import (
 from algorithms.tensors import (
     Tensor,
     group_ranks,
+    kl,
     log_ratio,
     masked_mean,
     masked_whiten,
@@ -268,3 +273,77 @@ class PRIME(Algorithm):
         entropy, share = self.critic_loss(policy.values, batch), batch.token_share
         metrics = {"prime/cross_entropy": entropy.detach(), "clip_share": cut * share}
         return surrogate * share + entropy, metrics
+
+
+UNLIKELY = 0.9  # a token of a lower probability leaves the policy a choice (Segment PO)
+MOST_KL = 10.0  # a token, in the authors' code
+
+
+@dataclass
+class StepValueOptions(Options):
+    """Options of VinePPO and of Segment PO's chain."""
+
+    cut: Literal["token", "line", "unlikely"]
+    cut_every: PositiveInt
+    continuations: PositiveInt
+    only_unlikely: bool
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+    kl_coef: NonNegativeFloat
+
+
+def step_advantages(batch: Batch) -> Tensor:
+    """Each token's A = V(next cut) − V(its step's cut), (batch, time); 0 before the first cut."""
+    starts = batch.mask & ~batch.step_values.isnan()
+    rewards = terminal_rewards(batch.rewards, batch.mask)
+    return step_gae(rewards, batch.step_values, batch.mask, starts, lam=0.0)[0]
+
+
+class StepValues(Algorithm):
+    """VinePPO (Kazemnejad et al., arXiv 2410.01679); with its options also Segment PO's chain.
+
+    PPO's clipped loss without a critic. All tokens of a step have its advantage, A = V(next cut) −
+    V(this cut), and A = r − V of the last step. VinePPO's steps are lines, and the first cut is the
+    prompt. Segment PO's chain (Guo et al., arXiv 2505.23564; one of several objectives called SPO)
+    cuts before every fifth unlikely token and learns from unlikely tokens alone; what comes before
+    its first cut has no advantage.
+
+    Both whiten advantages over the tokens of the loss, and have the KL to the reference (k3) in it.
+    Formulas and settings are those of the authors' code (McGill-NLP/VinePPO, AIFrameResearch/SPO);
+    our whitening divides by n, theirs by n − 1.
+    """
+
+    Config = StepValueOptions
+    config: StepValueOptions
+
+    @property
+    def needs(self) -> Needs:
+        c = self.config
+        steps = Steps(c.cut, c.cut_every, c.continuations)
+        return Needs(reference=c.kl_coef > 0, behaviour="ratio", step_values=steps)
+
+    def prepare(self, batch: Batch) -> Batch:
+        learned = kept = batch.kept_mask
+        if self.config.only_unlikely:
+            learned = kept & (batch.rollout_logp < math.log(UNLIKELY))
+        advantages = masked_whiten(step_advantages(batch), learned)
+        # a mean over the tokens that are learned from, as a weighted mean over all
+        weights = learned.to(advantages.dtype) * (int(kept.sum()) / max(1, int(learned.sum())))
+        return replace(batch, advantages=advantages, weights=weights)
+
+    def values_and_outcomes(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of all cuts."""
+        starts = batch.mask & ~batch.step_values.isnan()
+        outcomes = batch.rewards.unsqueeze(-1).expand_as(batch.step_values)
+        return batch.step_values[starts], outcomes[starts]
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, share, mask = self.config, batch.token_share, batch.mask
+        correction = batch.weights if batch.correction is None else batch.weights * batch.correction
+        weighed = replace(batch, correction=correction)
+        loss, cut = surrogate_and_clip_share(policy.logp, weighed, c)
+        if c.kl_coef > 0:
+            logp, ref_logp = (x.masked_fill(~mask, 0.0) for x in (policy.logp, batch.ref_logp))
+            distance = kl(logp, ref_logp, "k3").clamp(max=MOST_KL)
+            loss = loss + c.kl_coef * masked_mean(batch.weights * distance, mask)
+        return loss * share, {"clip_share": cut * share}

@@ -21,10 +21,13 @@ from analysis.intervals import grid_interval, interval_columns
 from analysis.runs import Run, memoize, parse_yaml
 
 # Columns whose sum is each x-axis, as far as they were recorded. The reference's tokens for SPO's
-# initial values are charged like any others; evaluations are not charged.
+# initial values are charged like any others, and so are continuations that estimate values of
+# prefixes; evaluations are not charged.
 X_AXES = {
     "step": ("step",),
-    "generated_tokens": ("budget/generated_tokens", "budget/reference_tokens"),
+    "generated_tokens": (
+        *("budget/generated_tokens", "budget/reference_tokens", "budget/prefix_tokens"),
+    ),
     "judged_programs": ("budget/judged_programs",),
     "flops": ("budget/flops",),
     "wall_time": ("time/total_s",),

@@ -97,11 +97,15 @@ class Objective:
 
 
 def objectives() -> dict[str, Objective]:
-    """Return every algorithm at its defaults, and variants of SPO, GRPO and PPO, by name."""
+    """Return every algorithm at its defaults, and variants of SPO, GRPO and PPO, by name.
+
+    Those that continue responses from cuts are left out: their gradient needs an engine.
+    """
     data = {"": "own", "offline_share": "mixed", "replay_share": "replayed"}
     found = {
         name: Objective(name, data=data[algorithms.make(name).needs.share])
         for name in algorithms.names()
+        if algorithms.make(name).needs.step_values is None
     }
     return found | {name: Objective(**fields) for name, fields in COMPARED["variants"].items()}
 

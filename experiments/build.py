@@ -33,6 +33,7 @@ from experiments.replay.sample_log import EarlierRun, FrozenBatches, check_same_
 from experiments.rollout.conversations import dialogue_of
 from experiments.rollout.generate import Responder, overlaps
 from experiments.rollout.initial_values import InitialValues, ReferenceRewards
+from experiments.rollout.prefixes import PrefixValues
 from experiments.rollout.prompts import Prompts, problem_facts, problem_line, prompts_of
 from experiments.rollout.rewards import RewardShaping
 from experiments.rollout.rollouts import BatchSource, Rollouts
@@ -70,6 +71,7 @@ class Parts:
     judge: Environment  # of training responses; the budget counts its work
     evaluation: Evaluation
     initial_values: InitialValues | None
+    prefix_values: PrefixValues | None
     ledger: Ledger
     problems: str  # their number and the omitted rows, in a line
     sandbox: str  # its name and strength, in a line
@@ -175,7 +177,7 @@ def build(
     with runtime.environments(config) as own_environments:
         ledger = Ledger(activity=activity, model=model_flops(base.model))
         worker = build_worker_parts(config, base, tokenizer, own_environments, runtime, ledger)
-        learner, environments = worker.learner, worker.environments
+        learner, environments, sync = worker.learner, worker.environments, worker.weight_sync
         assert environments is not None  # rank 0 judges
         engines = runtime.size if runtime.local_engines else config.runtime.engines
         dialogue = dialogue_of(config, tokenizer, config.task.turns, engines)
@@ -233,19 +235,26 @@ def build(
         rollouts = _rollouts(
             config, task, train_prompts, responder, sampling, environments, learner, records
         )
+        prefix_values, prefetch = None, runtime.prefetcher(sync, rollouts, config.steps)
+        if (steps := learner.algorithm.needs.step_values) is not None:
+            kept = records.folder if config.train.keep_prefix_values else None
+            prefix_values = PrefixValues(responder, sampling, steps, config.seed, kept)
+            # The run's judge has a batch's continuations before the next batch's responses.
+            prefetch = lambda step: None  # noqa: E731
         activity.begin("")
         yield Parts(
             learner=learner,
-            weight_sync=worker.weight_sync,
+            weight_sync=sync,
             eval_engine=worker.eval_engine,
             tokenizer=tokenizer,
             rollouts=rollouts,
-            prefetch=runtime.prefetcher(worker.weight_sync, rollouts, config.steps),
+            prefetch=prefetch,
             reward_shaping=RewardShaping(config.task.reward, config.seed),
             logprob_check=LogprobCheck(config, worker.engine, learner, train_prompts),
             judge=judge,
             evaluation=evaluation,
             initial_values=initial_values,
+            prefix_values=prefix_values,
             ledger=ledger,
             problems=problem_line(task, len(train_prompts), len(eval_prompts), facts, wanted),
             sandbox=f"{environments.name} ({environments.strength})",

@@ -9,7 +9,7 @@ import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from envs.problem import Judgement, Problem, Verdict
 from envs.reward import RewardConfig, RewardError, length_penalty, reward
@@ -58,6 +58,14 @@ class Turn:
     text: str = ""  # of the observation
 
 
+class PrefixValue(NamedTuple):
+    """The Monte-Carlo value of the state after a response's first `cut` tokens."""
+
+    cut: int
+    mean: float
+    error: float  # standard error of the mean; NaN: unknown
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One judged response: an answer, or a conversation of answers and observations.
@@ -75,6 +83,7 @@ class Sample:
     origin: Origin
     replayed: int | None = None  # its number in the replay buffer, if it comes from there
     turns: tuple[Turn, ...] = ()  # of a conversation; (): one answer
+    values: tuple[PrefixValue, ...] = ()  # for algorithms that need them
 
     @property
     def own(self) -> list[bool] | None:

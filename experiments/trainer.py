@@ -28,6 +28,7 @@ from experiments.engine_check import kl_to_base
 from experiments.evaluation import pass_at_each
 from experiments.policy import loading, lora
 from experiments.replay import sample_log
+from experiments.rollout import prefixes
 from experiments.rollout.rewards import (
     FIRST_AFTER,
     LearningSigns,
@@ -96,6 +97,7 @@ def train(
         raise errors.UserError(f"{folder}: steps={config.steps}, but {state.step} are done")
     records = Records(config, folder, state.recorded, checkpoint["folder"] if checkpoint else None)
     sample_log.truncate(records.folder, state.step)
+    sample_log.truncate(records.folder, state.step, prefixes.FOLDER)
     try:
         with display, build(config, records, runtime, display.activity) as parts:
             lines = [*preflight.opening_lines(config, device, parts.learner.algorithm.needs.share)]
@@ -221,6 +223,9 @@ class Trainer:
             self.loggers.samples(step, lambda: sample_table(samples, parts.tokenizer))
             if self.prints_samples:
                 self.display.say(*sample_lines(step, samples, parts.tokenizer))
+        if parts.prefix_values:
+            samples, measured = parts.prefix_values.add(samples, step)
+            row |= measured
         row |= sample_metrics(samples, self.learner.policy.version)
         row |= parts.rollouts.metrics()
         row["generated_tokens"] = self.ledger.counts.generated_tokens - generated_before

@@ -247,9 +247,10 @@ def _of_objective(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         "null, or an objective that reads the reward's size, such as grpo or spo",
     )
     yield (
-        reward.shapes_batches and (needs.best_reward or needs.initial_value != "none"),
+        reward.shapes_batches
+        and (needs.best_reward or needs.initial_value != "none" or needs.step_values),
         f"task.reward.dither={reward.dither} task.reward.conciseness={reward.conciseness} "
-        f"{under}: it reads which responses have the best reward, or the rewards of reference "
+        f"{under}: it reads which responses have the best reward, or the rewards of further "
         "responses, which shaped rewards do not show; use 0.0, or an objective such as grpo",
     )
     yield (
@@ -257,6 +258,14 @@ def _of_objective(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         f"task.feedback=foreign {under}: a response of the reference would depend on the prompts "
         "that are generated with it; use task.feedback=tests or withheld (SPO: or "
         "algo.q0=group_soft)",
+    )
+    steps, frozen, unknown = needs.step_values, c.replay.frozen, t.missing_logprobs != "reject"
+    yield (
+        steps and (c.task.turns > 1 or frozen or (steps.cut == "unlikely" and unknown)),
+        f"task.turns={c.task.turns} replay.frozen={str(frozen).lower()} "
+        f"train.missing_logprobs={t.missing_logprobs} {under}: it continues responses from cuts, "
+        "which needs task.turns=1, an engine that generates (replay.frozen=false) and, for cuts at "
+        "unlikely tokens, rollout log-probs (train.missing_logprobs=reject)",
     )
     yield (
         t.correction != "none" and needs.behaviour != "ratio",

@@ -143,6 +143,7 @@ class TrainConfig:
     keep_checkpoints: PositiveInt
     keep_best: bool
     keep_samples: bool
+    keep_prefix_values: bool
 
     @property
     def keeps_rollout_copy(self) -> bool:

@@ -36,6 +36,11 @@ class Request:
     returned. With `keep`, an engine may keep the keys and values of prompts and responses for a
     later request whose `begun` goes on from them, until `release_memory`. A later request that has
     one of their prompts has all responses to it, in the same places.
+
+    With `continues` the tokens of `begun` are the response's own: `max_tokens` counts from its
+    first token, and so do our engine's random numbers. A response that is continued from any of its
+    tokens with its own seed is therefore the same response. What several `begun` have in common is
+    read once.
     """
 
     prompts: Sequence[Sequence[int]]
@@ -43,6 +48,11 @@ class Request:
     sampling: Sampling
     begun: Sequence[Sequence[Sequence[int]]] | None = None
     keep: bool = False
+    continues: bool = False
+
+    def tokens_left(self, begun: Sequence[int]) -> int:
+        """Return the most tokens that may follow `begun`."""
+        return self.sampling.max_tokens - (len(begun) if self.continues else 0)
 
     def part(self, index: slice) -> Request:
         """Return the request for some of the prompts."""

@@ -4,7 +4,8 @@ Five things make it faster than `generate`. A prompt is read once for all its re
 CPU also share its keys and values (`kv_cache.py`). Responses to a prompt that are equal so far are
 one row of the model's batch, until they draw different tokens. The cache is allocated once, and
 attention sees only its filled part. Finished responses leave the batch. A conversation's next
-answer goes on from the keys and values of the ones before it (`KeptKeys`).
+answer goes on from the keys and values of the ones before it (`KeptKeys`), and so do continuations
+of one response from several of its tokens.
 
 Every response draws its uniforms from a stream of its own, so it does not depend on its neighbours
 beyond float rounding.
@@ -42,6 +43,7 @@ class Slot(NamedTuple):
     number: int  # its index among the prompt's responses
     seed: int
     begun: TokenIds  # the tokens that it begins with
+    limit: int  # the most tokens to draw
 
 
 @dataclass
@@ -119,17 +121,21 @@ class HFEngine(Engine):
     @torch.inference_mode()
     def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
         begun = [[tuple(tokens) for tokens in group] for group in request.begun or ()]
-        held = self._kept.take(request.prompts, begun) if begun else {}
+        was_training = self.model.training
+        self.model.eval()
+        if request.continues:
+            held = self._read_once(request.prompts, begun)
+        else:
+            held = self._kept.take(request.prompts, begun) if begun else {}
         slots = [
-            Slot(i, n, seed, begun[i][n] if begun else ())
+            Slot(i, n, seed, tokens, request.tokens_left(tokens))
             for i, group in enumerate(request.seeds)
             for n, seed in enumerate(group)
+            for tokens in [begun[i][n] if begun else ()]
         ]
         slots.sort(key=lambda slot: len(request.prompts[slot.prompt]) + len(slot.begun))
         static = self._static_keys(request, slots) if self.static_cache and slots else None
         completions: dict[tuple[int, int], Completion] = {}
-        was_training = self.model.training
-        self.model.eval()
         for start in range(0, len(slots), self.batch_size):  # contexts of similar length together
             batch = slots[start : start + self.batch_size]
             for responses in self._batch(request, batch, held, static):
@@ -146,6 +152,36 @@ class HFEngine(Engine):
         layers = self.model.config.get_text_config().num_hidden_layers
         return StaticKeys(layers, rows, columns, self.model.device)
 
+    def _read_once(
+        self, prompts: Sequence[Sequence[int]], begun: Sequence[Sequence[TokenIds]]
+    ) -> dict[tuple[int, TokenIds], Tensor]:
+        """Read each longest `begun` after its prompt once → keys and values of all (prompt, begun).
+
+        (2 × layers, heads, tokens, dim) each, without the last token. That of a beginning of
+        another is a view of the other's.
+        """
+        longest_of: dict[tuple[int, TokenIds], tuple[int, TokenIds]] = {}
+        for index, group in enumerate(begun):
+            longest: TokenIds = ()
+            for tokens in sorted(set(group), reverse=True):  # what goes on from it comes before it
+                if longest[: len(tokens)] != tokens:
+                    longest = tokens
+                longest_of[index, tokens] = (index, longest)
+        texts = sorted(set(longest_of.values()), key=lambda at: len(prompts[at[0]]) + len(at[1]))
+        read: dict[tuple[int, TokenIds], Tensor] = {}
+        for start in range(0, len(texts), self.batch_size):
+            part = texts[start : start + self.batch_size]
+            contexts = [[*prompts[index], *own] for index, own in part]
+            cache, _, _ = self._prefill(contexts, [None] * len(part), 0)
+            cache.begin(len(part))
+            states = cache.states(torch.arange(len(part), device=self.model.device))
+            for row, (at, context) in enumerate(zip(part, contexts, strict=True)):
+                read[at] = states[:, row, :, states.shape[3] - len(context) :]
+        return {
+            (index, tokens): read[at][:, :, : len(prompts[index]) + len(tokens) - 1]
+            for (index, tokens), at in longest_of.items()
+        }
+
     def _batch(
         self,
         request: Request,
@@ -155,13 +191,17 @@ class HFEngine(Engine):
     ) -> Iterator[list[FinishedResponse]]:
         """Generate a batch; yield responses as they leave it.
 
-        `held`: keys and values of (prompt, begun), which are taken out as they are read.
+        `held`: keys and values of (prompt, begun), which are taken out as they are read, unless
+        they are views of others'.
         """
-        steps, device = request.sampling.max_tokens, self.model.device
+        total, device = request.sampling.max_tokens, self.model.device
+        limits = torch.tensor([slot.limit for slot in batch], device=device)
+        steps = max(slot.limit for slot in batch)
         contexts = list(dict.fromkeys((slot.prompt, slot.begun) for slot in batch))
         row_of = {context: row for row, context in enumerate(contexts)}
         tokens = [[*request.prompts[prompt], *begun] for prompt, begun in contexts]
-        states = [held.pop(context, None) for context in contexts]
+        take = held.get if request.continues else held.pop
+        states = [take(context, None) for context in contexts]
         cache, logits, position = self._prefill(tokens, states, 0 if static else steps)
         rows = torch.tensor([row_of[slot.prompt, slot.begun] for slot in batch], device=device)
         if static is None:
@@ -171,10 +211,12 @@ class HFEngine(Engine):
             static.load(cache, rows)
             cache, logits, position = static, logits[rows], position[rows]
             rows = torch.arange(len(batch), device=device)
+        first = (total - limits).unsqueeze(-1)  # numbers of the tokens that it begins with
+        numbers = (first + torch.arange(steps, device=device)).clamp(max=total - 1)
         active = ActiveSequences(
             slots=batch,
             index=torch.arange(len(batch), device=device),
-            uniforms=uniforms([slot.seed for slot in batch], steps).to(device),
+            uniforms=uniforms([slot.seed for slot in batch], total).to(device).gather(1, numbers),
             row_of=rows,
             position=position,
             cache=cache,
@@ -190,10 +232,11 @@ class HFEngine(Engine):
                 drawn = draw(logits, active.row_of, by, request.sampling)
                 for column, values in zip(columns, drawn, strict=True):
                     column[active.index, step] = values
-                token, live = drawn[0], lengths[active.index] == 0
+                left, token = limits[active.index] - step, drawn[0]
+                live = (lengths[active.index] == 0) & (left > 0)
                 ended = torch.isin(token, self.eos) & live
                 lengths[active.index[ended]] = step + 1
-                live &= ~ended
+                live &= ~ended & (left > 1)
                 responses, used = active.in_use(live)
                 if self.on_tokens:
                     self.on_tokens(responses)
@@ -251,7 +294,8 @@ class HFEngine(Engine):
         responses = []
         rows = zip(index.tolist(), *(column[index].tolist() for column in drawn), strict=True)
         for at, (place, length, tokens, logps, entropies) in enumerate(rows):
-            slot, end = active.slots[place], length or request.sampling.max_tokens
+            slot = active.slots[place]
+            end = length or slot.limit
             completion = Completion(
                 tokens=tuple(tokens[:end]),
                 logps=tuple(logps[:end]),

@@ -184,11 +184,18 @@ class VLLMEngine(Engine):
         self.host.release_memory()
 
     def generate(self, request: Request, finished: OnFinished = None) -> list[list[Completion]]:
-        """Return responses. vLLM keeps what it has read by itself, in its prefix cache."""
+        """Return responses. vLLM keeps what it has read by itself, in its prefix cache.
+
+        Its random numbers are of a response's seed alone, and begin anew with each request.
+        """
         self.host.load(self.policy)
-        prompts, seeds, begun = request.prompts, request.seeds, request.begun
+        prompts, seeds = request.prompts, request.seeds
+        begun = request.begun or [[()] * len(group) for group in seeds]
         requests = [(i, number) for i, group in enumerate(seeds) for number in range(len(group))]
-        params = [self._params(seed, request.sampling) for group in seeds for seed in group]
+        params = [
+            self._params(seeds[i][number], request.sampling, request.tokens_left(begun[i][number]))
+            for i, number in requests
+        ]
         completions: dict[tuple[int, int], Completion] = {}
 
         def hand_out(index: int, output: Any) -> None:
@@ -204,18 +211,16 @@ class VLLMEngine(Engine):
             if finished:
                 finished([(prompt, number, completions[prompt, number])])
 
-        contexts = [
-            [*prompts[i], *begun[i][number]] if begun else prompts[i] for i, number in requests
-        ]
+        contexts: list[Sequence[int]] = [[*prompts[i], *begun[i][n]] for i, n in requests]
         if contexts:
             self.host.generate(contexts, params, hand_out)
         return [[completions[i, n] for n in range(len(group))] for i, group in enumerate(seeds)]
 
-    def _params(self, seed: int, sampling: Sampling) -> Any:
+    def _params(self, seed: int, sampling: Sampling, max_tokens: int) -> Any:
         from vllm.sampling_params import RequestOutputKind, SamplingParams
 
         return SamplingParams(
-            max_tokens=sampling.max_tokens,
+            max_tokens=max_tokens,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             seed=seed,

@@ -128,6 +128,17 @@ def judged_batch(
     )
 
 
+def with_step_values(batch: Batch, samples: Sequence[Sample]) -> Batch:
+    """Return the batch with the values of its responses' cuts, and their standard errors."""
+    values = torch.full(batch.mask.shape, torch.nan)
+    errors = values.clone()
+    for row, sample in enumerate(samples):
+        for cut, mean, error in sample.values:
+            values[row, cut], errors[row, cut] = mean, error
+    device = batch.mask.device
+    return replace(batch, step_values=values.to(device), step_errors=errors.to(device))
+
+
 def with_behaviour(
     batch: Batch,
     samples: Sequence[Sample],

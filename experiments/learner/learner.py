@@ -183,6 +183,8 @@ class Learner:
         batch, measured = batching.with_behaviour(
             batch, samples, tokens, self.config, self.logp, self.ref_logp
         )
+        if needs.step_values:
+            batch = batching.with_step_values(batch, samples)
         if every and self.batches % every == 0:
             past.keep("reference")
 

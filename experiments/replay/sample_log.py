@@ -69,21 +69,25 @@ SCHEMA = pa.schema(
 
 def write(run: Path, step: int, samples: Sequence[Sample], judge_version: str) -> None:
     """Write one batch in the order in which it is trained on; it may be empty."""
-    (run / FOLDER).mkdir(exist_ok=True)
-    with atomic_write(_file(run, step)) as file:
-        table = table_of(samples, step, judge_version)
+    write_table(run, FOLDER, step, table_of(samples, step, judge_version))
+
+
+def write_table(run: Path, folder: str, step: int, table: pa.Table) -> None:
+    """Write a table of one batch to a folder of the run folder."""
+    (run / folder).mkdir(exist_ok=True)
+    with atomic_write(_file(run, step, folder)) as file:
         feather.write_feather(table, file, compression="uncompressed")
 
 
-def files(run: Path) -> dict[int, Path]:
+def files(run: Path, folder: str = FOLDER) -> dict[int, Path]:
     """Return the file of each logged batch, in order."""
-    found = sorted((run / FOLDER).glob("step-*.arrow"))
+    found = sorted((run / folder).glob("step-*.arrow"))
     return {int(file.stem.removeprefix("step-")): file for file in found}
 
 
-def truncate(run: Path, after: int) -> None:
+def truncate(run: Path, after: int, folder: str = FOLDER) -> None:
     """Remove the batches after number `after`."""
-    for step, file in files(run).items():
+    for step, file in files(run, folder).items():
         if step > after:
             file.unlink()
 
@@ -114,8 +118,8 @@ def digest(run: Path) -> str:
     return sha.hexdigest()[:16]
 
 
-def _file(run: Path, step: int) -> Path:
-    return run / FOLDER / f"step-{step:08}.arrow"
+def _file(run: Path, step: int, folder: str = FOLDER) -> Path:
+    return run / folder / f"step-{step:08}.arrow"
 
 
 def table_of(samples: Sequence[Sample], step: int, judge: str = "") -> pa.Table:

@@ -2,11 +2,12 @@
 
 import math
 
+import pytest
 import torch
 
 from algorithms.grpo import group_advantages
 from algorithms.spo import soft_value, success_cross_entropy
-from tests.algorithms.tabular import BETA, RESPONSES, table_logp, total_variation
+from tests.algorithms.tabular import BETA, RESPONSES, ROWS, table_logp, total_variation
 
 
 def test_a_policy_gradient_on_the_same_data_misses_the_optimum(world):
@@ -20,6 +21,35 @@ def test_a_policy_gradient_on_the_same_data_misses_the_optimum(world):
         (-(advantages * logp.sum(-1)) + BETA * kl).mean().backward()
         optimiser.step()
     assert total_variation(table.detach(), world["optimum"]) > 0.05
+
+
+def soft_values(world):
+    """β log E_ref e^{r/β} after 0 … 3 tokens of each response, (27, 4), by enumeration."""
+    paid, values = world["rewards"] / BETA, []
+    for t, rows in enumerate(ROWS.T):
+        to_come = world["ref_logp"][:, t:].sum(-1) + paid
+        same = rows.unsqueeze(-1) == rows
+        values.append(BETA * to_come.masked_fill(~same, -math.inf).logsumexp(-1))
+    return torch.stack([*values, world["rewards"]], -1)
+
+
+# share of the way → greatest and root mean square error; values differ by up to .99
+OFF = {1.0: (0.0, 0.0), 0.5: (0.379, 0.104), 0.0: (0.717, 0.202)}
+
+
+@pytest.mark.parametrize("share", OFF)
+def test_the_policys_values_are_soft_values_at_the_optimum_and_nowhere_before(share, world):
+    """Q_t = Q̂_0 + Σ β log π/π_ref with the exact Q̂_0, for π ∝ π_ref e^{share · r/β}.
+
+    At the reference Q_t is the prompt's value at every prefix; half way half of that error is left.
+    """
+    weights = (world["ref_logp"].sum(-1) + share * world["rewards"] / BETA).softmax(-1)
+    prefixes = [(rows.unsqueeze(-1) == rows).double() @ weights for rows in ROWS.T]
+    logp = torch.stack([*prefixes, weights], -1).log().diff(dim=-1)
+    s = torch.nn.functional.pad(BETA * (logp - world["ref_logp"]).cumsum(-1), (1, 0))
+    error = world["q0"] + s - soft_values(world)
+    off = error.abs().max().item(), error.square().mean().sqrt().item()
+    assert off == pytest.approx(OFF[share], abs=1e-10 if share == 1 else 1e-3)
 
 
 BANDIT_BETA, SUCCESS_RATE = 0.1, 0.05

@@ -189,7 +189,8 @@ def test_a_part_of_the_curve_gives_no_score(one):
 def test_a_metric_is_smoothed_averaged_over_seeds_and_has_their_range(tmp_path, make_run):
     steps = np.arange(1.0, 21.0)
     paths = [make_run(tmp_path, "spo", seed) for seed in (0, 1)]
-    runs = [with_metrics(path, entropy=steps * (1 + seed)) for seed, path in enumerate(paths)]
+    own = [{"entropy": steps * (1 + seed), "budget/prefix_tokens": 100 * steps} for seed in (0, 1)]
+    runs = [with_metrics(path, **columns) for path, columns in zip(paths, own, strict=True)]
     curve = training_curve(group_runs(runs), window=4).set_index("step")
     at_end = curve.loc[20]
     assert (at_end["entropy_low"], at_end["entropy_high"]) == (18.5, 37.0)  # of steps 17 to 20
@@ -198,7 +199,7 @@ def test_a_metric_is_smoothed_averaged_over_seeds_and_has_their_range(tmp_path, 
     assert curve.loc[1, "entropy"] == 1.5  # a window that begins before the run
     tokens = [run.metrics.set_index("step").loc[7] for run in runs]
     spent = [row["budget/generated_tokens"] + row["budget/reference_tokens"] for row in tokens]
-    assert curve.loc[7, "generated_tokens"] == pytest.approx(np.mean(spent))
+    assert curve.loc[7, "generated_tokens"] == pytest.approx(np.mean(spent) + 700)
 
 
 def test_columns_are_those_that_any_run_recorded(tmp_path, make_run):

@@ -112,6 +112,25 @@ def test_batches_that_train_the_critic_alone_are_charged_as_all_others(finished,
         assert 0 < first < second, name
 
 
+def test_continuations_are_paid_for_apart_from_the_responses_and_their_values_are_kept(
+    finished, tmp_path
+):
+    short = ("algo.continuations=3", "steps=2", "eval.every=0", "train.keep_prefix_values=true")
+    folder = run(tmp_path, "algo=vineppo", *short)
+    spent, usual = (pd.read_parquet(f / "metrics.parquet") for f in (folder, finished("ppo")))
+    first, second = spent["budget/prefix_tokens"]
+    assert 0 < first < second and not usual["budget/prefix_tokens"].any()
+    for cost in ("generated_tokens", "trained_tokens"):  # the same responses, by the base
+        assert spent[f"budget/{cost}"][0] == usual[f"budget/{cost}"][0]
+    assert spent["budget/judged_programs"][0] > usual["budget/judged_programs"][0]
+    assert spent["value/explained_variance"].notna().any() and spent["grad_norm"].gt(0).all()
+    kept = [pd.read_feather(file) for file in sorted(folder.glob("prefix_values/step-*.arrow"))]
+    assert [len(values) / 16 for values in kept] == pytest.approx(spent["prefix/cuts"].tolist())
+    assert kept[0]["value"].between(0, 1).all() and kept[0]["error"].between(0, 0.5).all()
+    of_prompts = kept[0][kept[0]["cut"] == 0].groupby("problem")["value"]
+    assert of_prompts.size().tolist() == [4] * 4 and (of_prompts.nunique() == 1).all()
+
+
 # Slow: what PPO adds, a critic, has no randomness of its own.
 TWICE = ("spo-half-online-stale", "ppo")
 

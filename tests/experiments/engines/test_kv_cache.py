@@ -196,6 +196,38 @@ def test_only_new_columns_are_read(tiny):
     assert [width for width in widths if width > 1][1:] == [4, 4]
 
 
+# Continuations of a response from several of its tokens
+
+
+@pytest.mark.parametrize("batch_size", [64, 4])
+@pytest.mark.parametrize("how", [OwnKeys, SharedKeys, StaticKeys])
+def test_a_response_continued_with_its_own_numbers_is_the_same_and_its_tokens_are_read_once(
+    tiny, how, batch_size, monkeypatch
+):
+    use(how, tiny, monkeypatch)
+    engine, sampling, read = engine_of(tiny, batch_size, how), Sampling(12, 0.7), []
+    whole = engine.generate(Request(PROMPTS, SEEDS, sampling))
+    pairs = [list(zip(*group, strict=True)) for group in zip(SEEDS, whole, strict=True)]
+    cuts = [[(s, c, t) for s, c in group for t in range(len(c.tokens))] for group in pairs]
+    seeds = [[s for s, _, _ in group] for group in cuts]
+    begun = [[c.tokens[:t] for _, c, t in group] for group in cuts]
+
+    def count(_, __, given):
+        if given["input_ids"].shape[1] > 1:
+            read.append(int(given["attention_mask"].sum()))
+
+    hook = tiny.register_forward_pre_hook(count, with_kwargs=True)
+    found = engine.generate(Request(PROMPTS, seeds, sampling, begun, continues=True))
+    hook.remove()
+    for group, ends in zip(cuts, found, strict=True):
+        for (_, response, t), end in zip(group, ends, strict=True):
+            assert (end.tokens, end.truncated) == (response.tokens[t:], response.truncated)
+            assert end.logps == pytest.approx(response.logps[t:], abs=1e-4)
+    texts = {(i, c.tokens[:-1]) for i, group in enumerate(whole) for c in group}
+    part = {(i, t[:n]) for i, t in texts for n in range(len(t))}  # of a longer one
+    assert sum(read) == sum(len(PROMPTS[i]) + len(tokens) for i, tokens in texts - part)
+
+
 def test_keys_are_found_by_their_tokens():
     kept = KeptKeys()
     short, long = torch.zeros(2, 1, 4, 3), torch.ones(2, 1, 6, 3)

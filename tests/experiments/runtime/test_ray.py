@@ -39,6 +39,9 @@ CASES = {
     "half online at lag 2": (
         *("algo=spo", "train.offline_share=0.5", "train.lag=2", "task.train_problems=15"),
     ),
+    "continuations at lag 1": (
+        *("algo=vineppo", "algo.continuations=2", "train.lag=1", "steps=3"),
+    ),
     "conversations at lag 1": (
         *("algo=ppo", "algo.value_unit=turn", "task.turns=2", "train.lag=1", "steps=3"),
         "engine.batch_size=4",  # parts of one prompt
@@ -48,6 +51,7 @@ IN_FLIGHT = {  # batches in flight when a step's is collected, its own included
     "spo": [1, 1, 1],
     "grpo synced every 3": [3, 2, 1, 2, 1],
     "half online at lag 2": [3, 3, 3, 2, 1],
+    "continuations at lag 1": [0, 0, 0],  # they are judged before the next batch
     "conversations at lag 1": [0, 0, 0],  # a second answer waits for the first's judgement
 }
 

@@ -26,6 +26,7 @@ TORCHRUN = "runtime=torchrun"
 HELD = {  # weights beside the policy's, which a checkpoint has whole and a rank in shards
     "stale": ("algo=grpo", "train.lag=2"),
     "stale adapter": ("algo=grpo", "train.lag=2", "model.adapter=lora"),
+    "stale with continuations": ("algo=vineppo", "algo.continuations=2", "train.lag=1"),
     "average": ("algo=ppo_ewma", "algo.decay=0.5"),
     "earlier adapters": (
         *("algo=remix", "algo.base_from=1", "algo.reincarnate_at=4", "model.adapter=lora"),

@@ -1,0 +1,169 @@
+"""Rollouts from prefixes: what a policy is rewarded with when it continues a response from a cut.
+
+A cut t of a response is the state after its first t tokens; cut 0 is the prompt. The value of a cut
+is estimated by k continuations from it: the mean of their rewards, with its standard error. The
+engine that continues decides whose value it is. Continuations are judged like any response, and the
+length limit is that of a response from its start. A response that has ended at a cut has its own
+reward for a value. Prefixes that are equal are continued once, equal programs are judged once, and
+what prefixes have in common is read once (`Request.continues`).
+
+A continuation's random numbers depend on the run's seed, the batch, the problem, the prefix and the
+continuation's number, and on nothing else. So values are the same after a resume and however a run
+is distributed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pyarrow as pa
+from transformers import PreTrainedTokenizerBase
+
+from algorithms.base import Steps
+from algorithms.value_variants import UNLIKELY
+from envs.problem import Submission
+from experiments.engines.base import Request, Sampling
+from experiments.replay import sample_log
+from experiments.rollout.generate import Judging, Responder
+from experiments.run_dir.ledger import Text
+from experiments.sample import PrefixValue, Sample, compute_reward, seed_for
+
+FOLDER = "prefix_values"  # of the run folder
+
+
+def cut_points(sample: Sample, steps: Steps, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return the cuts of a response: the first of each `steps.every` of those that `steps.cut` has.
+
+    - token: before each token
+    - line: before each line that is not blank; the lines of a response are its steps
+    - unlikely: before each token of a probability below UNLIKELY when it was drawn
+    """
+    found = list(range(len(sample.tokens)))
+    if steps.cut == "unlikely":
+        assert sample.logps is not None  # else the configuration is refused
+        found = [t for t in found if sample.logps[t] < math.log(UNLIKELY)]
+    if steps.cut == "line":
+        tokens = [[token] for token in sample.tokens]
+        texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
+        written = [t for t in found if texts[t].strip()]
+        found = found[:1]
+        for t in range(1, len(texts)):
+            begun = any(found[-1] <= w < t for w in written)
+            if begun and "\n" in texts[t - 1] and written[-1] >= t:
+                found.append(t)
+    return found[:: steps.every]
+
+
+def continued_rewards(
+    responder: Responder,
+    sampling: Sampling,
+    samples: Sequence[Sample],
+    cuts: Sequence[Sequence[int]],
+    k: int,
+    *seed: object,
+) -> list[list[list[float]]]:
+    """Return the rewards of k continuations of each sample from each of its cuts.
+
+    Of a sample only prompt, tokens and reward are read. `responder` has the engine and the judge;
+    its ledger is charged, if it has one. `seed` are the first parts of the random numbers' name. A
+    continuation with an infrastructure error is left out; if none is left, the lowest reward is.
+    """
+    prompts = {sample.prompt.problem.name: sample.prompt for sample in samples}
+    begun: dict[str, dict[tuple[int, ...], list[float]]] = {name: {} for name in prompts}
+    texts = []  # read, then continued
+    for sample, own in zip(samples, cuts, strict=True):
+        name, ongoing = sample.prompt.problem.name, [t for t in own if t < len(sample.tokens)]
+        begun[name] |= {tuple(sample.tokens[:t]): [] for t in ongoing}
+        if ongoing:
+            texts.append(Text(len(sample.prompt.tokens) + max(ongoing), ()))
+    owners = [(prompts[name], prefix) for name, of in begun.items() for prefix in of]
+    asked = [name for name, of in begun.items() if of]
+    request = Request(
+        [prompts[name].tokens for name in asked],
+        [[seed_for(*seed, name, p, n) for p in begun[name] for n in range(k)] for name in asked],
+        sampling,
+        [[prefix for prefix in begun[name] for _ in range(k)] for name in asked],
+        continues=True,
+    )
+    with Judging(responder) as judging:
+        ledger, activity = responder.ledger, responder.activity
+        responder.engine.on_tokens = activity.draw
+        with ledger.phase("generate") if ledger else nullcontext():
+            activity.expect(len(owners) * k, "continuations")
+            groups = responder.engine.generate(
+                request, lambda responses: activity.advance(len(responses))
+            )
+        ends = [one.tokens for group in groups for one in group]
+        whole = [[*owners[i // k][1], *end] for i, end in enumerate(ends)]
+        decoded = responder.tokenizer.batch_decode(whole, skip_special_tokens=True) if whole else []
+        judgements = judging.start(
+            [Submission(owners[i // k][0].problem, text) for i, text in enumerate(decoded)]
+        ).wait()
+    for i, ((prompt, prefix), judgement) in enumerate(
+        (owners[i // k], judgement) for i, judgement in enumerate(judgements)
+    ):
+        reward = compute_reward(judgement, responder.reward, len(whole[i]))
+        if reward is not None:
+            begun[prompt.problem.name][prefix].append(reward)
+    if ledger:
+        ledger.counts.prefix_tokens += sum(map(len, ends))
+        for i, (prompt, prefix) in enumerate(owners):
+            read = len(prompt.tokens) + len(prefix)
+            lengths = [len(end) for end in ends[i * k : (i + 1) * k]]
+            texts.append(Text(read, lengths, known=read - 1))
+        ledger.charge_generation(texts)
+
+    def rewards_at(sample: Sample, t: int) -> list[float]:
+        if t >= len(sample.tokens):
+            assert sample.reward is not None  # groups without one are left out
+            return [sample.reward] * k
+        return begun[sample.prompt.problem.name][tuple(sample.tokens[:t])] or [responder.reward.low]
+
+    return [[rewards_at(s, t) for t in own] for s, own in zip(samples, cuts, strict=True)]
+
+
+def estimate(cut: int, rewards: Sequence[float]) -> PrefixValue:
+    """Return the mean of the rewards from a cut, and its standard error; NaN from a single one."""
+    error = stdev(rewards) / len(rewards) ** 0.5 if len(rewards) > 1 else math.nan
+    return PrefixValue(cut, fmean(rewards), error)
+
+
+@dataclass(frozen=True)
+class PrefixValues:
+    """Values of the cuts of each batch's responses, under the policy that generated the batch."""
+
+    responder: Responder
+    sampling: Sampling
+    steps: Steps  # of the algorithm's needs
+    seed: int
+    folder: Path | None = None  # the run folder, if the table is kept
+
+    def add(self, samples: Sequence[Sample], step: int) -> tuple[list[Sample], dict[str, float]]:
+        """Return the samples of batch `step` with their values, and metrics of these."""
+        cuts = [cut_points(s, self.steps, self.responder.tokenizer) for s in samples]
+        k, name = self.steps.continuations, (self.seed, "prefix", step)
+        rewards = continued_rewards(self.responder, self.sampling, samples, cuts, k, *name)
+        valued = [
+            replace(sample, values=tuple(map(estimate, own, found)))
+            for sample, own, found in zip(samples, cuts, rewards, strict=True)
+        ]
+        rows = [(number, value) for number, s in enumerate(valued) for value in s.values]
+        if self.folder is not None:
+            columns = {
+                "step": pa.array([step] * len(rows), pa.int32()),
+                "problem": [samples[number].prompt.problem.name for number, _ in rows],
+                "response": pa.array([number for number, _ in rows], pa.int32()),  # of the batch
+                "cut": pa.array([value.cut for _, value in rows], pa.int32()),
+                "value": pa.array([value.mean for _, value in rows], pa.float64()),
+                "error": pa.array([value.error for _, value in rows], pa.float64()),
+            }
+            sample_log.write_table(self.folder, FOLDER, step, pa.table(columns))
+        if not rows:
+            return valued, {}
+        error = fmean(value.error for _, value in rows)
+        return valued, {"prefix/cuts": len(rows) / len(samples), "prefix/error": error}
