@@ -189,6 +189,14 @@ def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str
 # Whole documents.
 
 
+def evaluation_size(results: pd.DataFrame) -> str:
+    """Return a sentence on the numbers of problems and samples behind the rows."""
+    sizes = results[["problems", "samples"]].drop_duplicates()
+    if len(sizes) > 1:
+        return "Problems or samples per problem differ between rows."
+    return f"{sizes['problems'].iloc[0]} problems, {sizes['samples'].iloc[0]} samples each."
+
+
 def finding_lines(findings: Iterable[Finding]) -> list[str]:
     """Return findings as a Markdown list, with a metric's statements below its title."""
     lines = []
@@ -202,11 +210,7 @@ def markdown_section(section: Section) -> str:
     """Return an experiment's findings, results, turns, budgets and caveats in Markdown."""
     results, blocks = section.results, ["\n".join(finding_lines(section.findings))]
     if len(results):
-        sizes = results[["problems", "samples"]].drop_duplicates()
-        size = "Problems or samples per problem differ between rows."
-        if len(sizes) == 1:
-            size = f"{sizes['problems'].iloc[0]} problems, {sizes['samples'].iloc[0]} samples each."
-        blocks.append(f"{size} Means over seeds, 95 % intervals in brackets.")
+        blocks.append(f"{evaluation_size(results)} Means over seeds, 95 % intervals in brackets.")
         blocks.append(markdown_table(*result_cells(results, section.ks)))
         for temperature in section.temperatures:
             cells = result_cells(results, section.ks, temperature)

@@ -230,7 +230,6 @@ def locate(path: str, fallback: str | None = None) -> str:
     raise UserError(f"model.path={path}: no such folder; {cure}")
 
 
-@cache
 def _is_reachable(name: str) -> bool:
     """Whether a model of the hub is in the cache, or the hub may be reached.
 
@@ -243,11 +242,16 @@ def _is_reachable(name: str) -> bool:
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False
     behind = any(os.environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "HF_ENDPOINT"))
-    if not behind:
-        try:
-            socket.create_connection((HUB, 443), timeout=CONNECT_S).close()
-        except OSError:
-            return False
+    return behind or _hub_answers()
+
+
+@cache
+def _hub_answers() -> bool:
+    """Whether a connection to the hub opens within CONNECT_S."""
+    try:
+        socket.create_connection((HUB, 443), timeout=CONNECT_S).close()
+    except OSError:
+        return False
     return True
 
 
