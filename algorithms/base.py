@@ -53,7 +53,9 @@ class Needs:
     """Inputs that the trainer must provide, and data that the algorithm may learn from."""
 
     reference: bool = False  # ref_logp: of the initial model, unless `train` lets it move
-    critic: str = "none"  # values: "separate" (own backbone) or "shared" (a head on the policy)
+    # values: "separate" (own backbone), "shared" (a head on the policy), or "log_probs" (an own
+    # copy of the policy, which begins as the initial one; the values are its tokens' log-probs)
+    critic: str = "none"
     critic_warmup: int = 0  # number of first batches that train the critic alone
     critic_apart: bool = False  # critic_loss is the only term of the loss that trains the critic
     groups: int = 0  # smallest number of responses to a prompt, compared with each other; 0: none
@@ -206,8 +208,8 @@ class Algorithm(ABC):
         """The part of `loss` that trains the critic, from its values (batch, time).
 
         Required with `needs.critic_apart`. It depends neither on the policy nor on what other rows
-        decide. So a separate critic is trained before the policy, in the same pass that computes
-        its old values, and `loss` receives those old values.
+        decide, and takes rows before `prepare` as well. So a critic of its own is trained before
+        the policy, in the same pass that computes its old values, and `loss` receives those.
         """
         raise NotImplementedError(f"{type(self).__name__}: critic_apart needs a critic_loss")
 

@@ -95,6 +95,12 @@ def centred(batch: Batch, rewards: Tensor) -> Tensor:
     return rewards - group_mean(rewards, batch.keep, size).repeat_interleave(size)
 
 
+def leave_one_out(batch: Batch, rewards: Tensor) -> Tensor:
+    """Rewards less the mean of their group's others → (batch,); 0 without others."""
+    count = group_count(batch.keep, batch.group_size, rewards.dtype)
+    return centred(batch, rewards) * count / (count - 1).clamp(min=1)
+
+
 @dataclass
 class RLOOOptions(GroupOptions):
     """Options of RLOO."""
@@ -124,11 +130,10 @@ class RLOO(GroupReinforce):
 
     def advantages(self, batch: Batch) -> Tensor:
         rewards = batch.rewards
-        count = group_count(batch.keep, batch.group_size, rewards.dtype)
         if self.config.kl_coef > 0:
             k1 = masked_sum(batch.behaviour_logp - batch.ref_logp, batch.mask)
             rewards = rewards - self.config.kl_coef * k1
-        return centred(batch, rewards) * count / (count - 1).clamp(min=1)
+        return leave_one_out(batch, rewards)
 
 
 @dataclass

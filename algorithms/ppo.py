@@ -325,6 +325,7 @@ class ValueObjective(Algorithm):
 
     def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
         # A return depends on its own row alone, whitening does not: a critic can learn row by row.
+        batch = self.prepare(batch) if batch.returns is None else batch
         return self.config.value_coef * self.value_loss(values, batch) * self.share(batch)
 
 

@@ -14,23 +14,23 @@ loss (`scale`), for G responses to a prompt:
 
 A group whose rewards are all equal still has a gradient: it pulls the h together.
 
-DPO, IPO, RSO and LiPO fit β h to verdicts instead of rewards: each accepted response of a group
-against each that failed. Their loss is a mean over a prompt's pairs, then over the prompts that
-have any: a prompt whose responses all failed or all passed has none. A pair needs the gradient of
-two rows, which may be in different micro-batches. So `prepare` computes the slopes of the loss in h
-at the current policy, which is the policy of the step, and `loss` gives each row its own slope.
+DPO, IPO, INPO, RSO and LiPO fit β h to verdicts instead of rewards: each accepted response of a
+group against each that failed. Their loss is a mean over a prompt's pairs, then over the prompts
+that have any: a prompt whose responses all failed or all passed has none. A pair needs the gradient
+of two rows, which may be in different micro-batches. So `prepare` computes the slopes of the loss
+in h at the current policy, which is the policy of the step, and `loss` gives each row its own
+slope. PRO ranks mean log-probs instead of h, without a reference.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput
+from algorithms.base import Algorithm, Batch, Needs, Options, PolicyOutput, Share
 from algorithms.ppo import CriticOptions
 from algorithms.tensors import (
     Tensor,
@@ -303,15 +303,19 @@ class PreferenceLoss(Algorithm):
     """Subclasses define the loss of a pair."""
 
     Config: type[Options] = PairOptions
-    config: PairOptions
+    config: Any
 
     @property
     def needs(self) -> Needs:
         return Needs(reference=True, groups=2, policy=True, off_policy=True)
 
-    @abstractmethod
+    def score(self, logp: Tensor, batch: Batch) -> Tensor:
+        """h, by which responses are compared → (batch,)."""
+        return anchor_sum(logp, batch, "reference")
+
     def pair_loss(self, h_chosen: Tensor, h_rejected: Tensor) -> Tensor:
-        """Loss of a pair, elementwise, from both log-ratio sums."""
+        """Loss of a pair, elementwise, from both h."""
+        raise NotImplementedError(f"{type(self).__name__}: a pair_loss, or other group_losses")
 
     def group_losses(self, h: Tensor, rewards: Tensor, keep: Tensor, tie_breaker: Tensor) -> Tensor:
         """(groups, size) each → (groups,): the mean over a prompt's pairs, 0 without any.
@@ -325,9 +329,10 @@ class PreferenceLoss(Algorithm):
     def prepare(self, batch: Batch) -> Batch:
         shape = (-1, batch.group_size)
         rewards, keep = batch.rewards.view(shape), batch.keep.view(shape)
-        tie_breaker = tie_breakers(batch.ref_logp, batch.mask).view(shape)
+        logp = batch.policy_logp if batch.ref_logp is None else batch.ref_logp
+        tie_breaker = tie_breakers(logp, batch.mask).view(shape)
         prompts = preferences(rewards, keep).any(-1).any(-1).sum().clamp(min=1)
-        start = log_ratio_sum(batch.policy_logp, batch).masked_fill(~batch.keep, 0.0)
+        start = self.score(batch.policy_logp, batch).masked_fill(~batch.keep, 0.0)
         with torch.enable_grad():
             h = start.detach().requires_grad_(True)
             value = self.group_losses(h.view(shape), rewards, keep, tie_breaker).sum() / prompts
@@ -336,14 +341,9 @@ class PreferenceLoss(Algorithm):
         return replace(batch, weights=slopes, targets=value.detach().expand(len(start)))
 
     def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        h = log_ratio_sum(policy.logp, batch)
+        h = self.score(policy.logp, batch)
         linear = (batch.weights[:, 0] * (h - h.detach())).sum()  # 0, with the slopes as gradient
         return batch.targets.mean() * batch.sequence_share + linear, {}
-
-
-def log_ratio_sum(logp: Tensor, batch: Batch) -> Tensor:
-    """Σ_t log π − log π_ref of each response → (batch,)."""
-    return masked_sum(logp, batch.mask) - masked_sum(batch.ref_logp, batch.mask)
 
 
 def preferences(rewards: Tensor, keep: Tensor) -> Tensor:
@@ -367,6 +367,35 @@ class IPO(PreferenceLoss):
 
     def pair_loss(self, h_chosen: Tensor, h_rejected: Tensor) -> Tensor:
         return (h_chosen - h_rejected - 0.5 / self.config.beta).square()
+
+
+@dataclass
+class INPOOptions(PairOptions):
+    """Options of INPO."""
+
+    beta: PositiveFloat
+    reference_share: Share
+
+
+class INPO(IPO):
+    """Iterative Nash policy optimisation (Zhang et al., arXiv 2407.00617): IPO with two anchors.
+
+    h = log π − w log π_ref − (1 − w) log μ, summed; w = τ/η and β = η of the paper. μ is the
+    rollout policy, in the paper that of the round (`train.sync_every`). With w = 1 it is IPO.
+    (Formula as in two public codes; the paper's text was not read.)
+    """
+
+    Config = INPOOptions
+    config: INPOOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(reference=True, groups=2, policy=True, behaviour="own")
+
+    def score(self, logp: Tensor, batch: Batch) -> Tensor:
+        share = self.config.reference_share
+        to_reference = anchor_sum(logp, batch, "reference")
+        return share * to_reference + (1 - share) * anchor_sum(logp, batch, "behaviour")
 
 
 @dataclass
@@ -447,3 +476,53 @@ class LiPO(PreferenceLoss):
 def pairwise_distance(x: Tensor) -> Tensor:
     """|x_i − x_j|: (groups, size) → (groups, size, size)."""
     return (x.unsqueeze(-1) - x.unsqueeze(-2)).abs()
+
+
+@dataclass
+class PROOptions(Options):
+    """Options of PRO."""
+
+    imitation_coef: NonNegativeFloat
+
+
+class PRO(PreferenceLoss):
+    """Preference ranking optimisation (Song et al., arXiv 2306.17492): each against all worse ones.
+
+    s is a response's mean log-prob. Of i and the responses j that are worse, by d_ij = r_i − r_j:
+    log(e^{s_i D_i} + Σ_j e^{s_j d_ij}) − s_i D_i, D_i the greatest d_ij; summed over a prompt's
+    responses, as in the authors' code. Its rankings have no ties; equal responses are left out of
+    each other's sum here. To this comes maximum likelihood of the prompt's best response (of the
+    best on average, if there are several), weighed by imitation_coef (G − 1)².
+    """
+
+    Config = PROOptions
+    config: PROOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(groups=2, policy=True, off_policy=True)
+
+    def score(self, logp: Tensor, batch: Batch) -> Tensor:
+        return masked_sum(logp, batch.mask) / batch.mask.sum(-1).clamp(min=1)
+
+    def group_losses(self, h: Tensor, rewards: Tensor, keep: Tensor, tie_breaker: Tensor) -> Tensor:
+        better = preferences(rewards, keep)
+        distance = pairwise_distance(rewards)
+        own = h * distance.masked_fill(~better, 0.0).amax(-1)
+        worse = (h.unsqueeze(-2) * distance).masked_fill(~better, -torch.inf)
+        losses = torch.cat([own.unsqueeze(-1), worse], -1).logsumexp(-1) - own
+        return losses.sum(-1)
+
+    def prepare(self, batch: Batch) -> Batch:
+        shape, batch = (-1, batch.group_size), super().prepare(batch)
+        keep, total = batch.keep.view(shape), masked_sum(batch.policy_logp, batch.mask)
+        better = preferences(batch.rewards.view(shape), keep)
+        best = better.any(-1) & ~better.any(-2)
+        prompts = best.any(-1).sum().clamp(min=1)
+        weight = self.config.imitation_coef * (keep.sum(-1).to(total.dtype) - 1).square() / prompts
+        share = ((weight / best.sum(-1).clamp(min=1)).unsqueeze(-1) * best).flatten()
+        slope = share * batch.mask.sum(-1)  # of Σ log π = length × s
+        imitation = -(share * total).sum()
+        return replace(
+            batch, weights=batch.weights - slope.unsqueeze(-1), targets=batch.targets + imitation
+        )

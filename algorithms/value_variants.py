@@ -1,14 +1,19 @@
-"""Objectives with PPO's critic: APA, VAPO, PF-PPO and PPO-EWMA."""
+"""Objectives with PPO's critic (APA, VAPO, PF-PPO, PPO-EWMA) or another source of values.
+
+PRIME has an implicit reward model. VinePPO (2410.01679) and Segment PO's chain (2505.23564) have
+the policy continue each response from cuts, whose values are the continuations' mean rewards.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from algorithms.base import Batch, BelowOne, Needs, PolicyOutput, Share
+from algorithms.base import Algorithm, Batch, BelowOne, Needs, Options, PolicyOutput, Share, Steps
+from algorithms.policy_gradient import leave_one_out
 from algorithms.ppo import (
     PPO,
     PPOConfig,
@@ -16,6 +21,7 @@ from algorithms.ppo import (
     ValueOptions,
     gae,
     monte_carlo_returns,
+    step_gae,
     surrogate_and_clip_share,
     terminal_rewards,
     values_or_zeros,
@@ -24,6 +30,7 @@ from algorithms.ppo import (
 from algorithms.tensors import (
     Tensor,
     group_ranks,
+    kl,
     log_ratio,
     masked_mean,
     masked_whiten,
@@ -188,3 +195,155 @@ class PPOEWMA(PPO):
         weights = log_ratio(batch.earlier_logp, capped, batch.mask).exp()
         decoupled = replace(batch, behaviour_logp=batch.earlier_logp, correction=weights)
         return super().loss(policy, decoupled)
+
+
+@dataclass
+class PRIMEOptions(Options):
+    """Options of PRIME."""
+
+    beta: PositiveFloat
+    reward_learning_rate: PositiveFloat | None
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+
+    @property
+    def critic_rate(self) -> float:
+        """The reward model's learning rate, resolved."""
+        return self.reward_learning_rate or 2 * self.learning_rate
+
+
+class PRIME(Algorithm):
+    """PRIME (Cui et al., arXiv 2502.01456) with implicit process rewards (2412.01981).
+
+    A token's reward is r_t = β log π_φ/π_ref. π_φ begins as the initial policy and learns online:
+    Σ_t r_t is its logit of success, trained by cross-entropy on the verdict. The advantage of a
+    token is the sum of r_t from it on, each less the others' mean token reward, plus RLOO's of the
+    verdict. The loss is the clipped surrogate, mean over tokens.
+
+    Rewards are those before π_φ's step on the batch, as in the authors' script (`update=after`).
+    Formulas as in the authors' code and model card. What only the code does is left out: it gives
+    the last token no reward, scales process rewards by the batch's greatest return, whitens the
+    advantages, and adds (r_t − the response's own mean)/(G − 1) to each r_t.
+    """
+
+    Config = PRIMEOptions
+    config: PRIMEOptions
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(
+            reference=True,
+            critic="log_probs",
+            critic_apart=True,
+            groups=2,
+            behaviour="ratio",
+            best_reward="success",
+        )
+
+    def token_rewards(self, logp: Tensor, batch: Batch) -> Tensor:
+        """r_t (batch, time) from log π_φ, 0 where masked out."""
+        mask = batch.mask
+        return self.config.beta * (
+            logp.masked_fill(~mask, 0.0) - batch.ref_logp.masked_fill(~mask, 0.0)
+        )
+
+    def success(self, batch: Batch) -> Tensor:
+        return (batch.rewards >= self.reward_high).to(batch.rewards.dtype)
+
+    def prepare(self, batch: Batch) -> Batch:
+        rewards = self.token_rewards(batch.values, batch)
+        mean = rewards.sum(-1) / batch.mask.sum(-1).clamp(min=1)
+        others = mean - leave_one_out(batch, mean)
+        process = (rewards - others.unsqueeze(-1)).masked_fill(~batch.mask, 0.0)
+        returns = process.flip(-1).cumsum(-1).flip(-1)
+        outcome = leave_one_out(batch, batch.rewards)
+        return replace(batch, advantages=returns + outcome.unsqueeze(-1))
+
+    def values_and_outcomes(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """π_φ's probability of success before its step, and success."""
+        return self.token_rewards(batch.values, batch).sum(-1).sigmoid(), self.success(batch)
+
+    def critic_loss(self, values: Tensor, batch: Batch) -> Tensor:
+        logits = self.token_rewards(values, batch).sum(-1)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, self.success(batch))
+        return loss * batch.sequence_share
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        surrogate, cut = surrogate_and_clip_share(policy.logp, batch, self.config)
+        entropy, share = self.critic_loss(policy.values, batch), batch.token_share
+        metrics = {"prime/cross_entropy": entropy.detach(), "clip_share": cut * share}
+        return surrogate * share + entropy, metrics
+
+
+UNLIKELY = 0.9  # a token of a lower probability leaves the policy a choice (Segment PO)
+MOST_KL = 10.0  # a token, in the authors' code
+
+
+@dataclass
+class StepValueOptions(Options):
+    """Options of VinePPO and of Segment PO's chain."""
+
+    cut: Literal["token", "line", "unlikely"]
+    cut_every: PositiveInt
+    continuations: PositiveInt
+    only_unlikely: bool
+    clip_low: BelowOne
+    clip_high: PositiveFloat
+    kl_coef: NonNegativeFloat
+
+
+def step_advantages(batch: Batch) -> Tensor:
+    """Each token's A = V(next cut) − V(its step's cut), (batch, time); 0 before the first cut."""
+    starts = batch.mask & ~batch.step_values.isnan()
+    rewards = terminal_rewards(batch.rewards, batch.mask)
+    return step_gae(rewards, batch.step_values, batch.mask, starts, lam=0.0)[0]
+
+
+class StepValues(Algorithm):
+    """VinePPO (Kazemnejad et al., arXiv 2410.01679); with its options also Segment PO's chain.
+
+    PPO's clipped loss without a critic. All tokens of a step have its advantage, A = V(next cut) −
+    V(this cut), and A = r − V of the last step. VinePPO's steps are lines, and the first cut is the
+    prompt. Segment PO's chain (Guo et al., arXiv 2505.23564; one of several objectives called SPO)
+    cuts before every fifth unlikely token and learns from unlikely tokens alone; what comes before
+    its first cut has no advantage.
+
+    Both whiten advantages over the tokens of the loss, and have the KL to the reference (k3) in it.
+    Formulas and settings are those of the authors' code (McGill-NLP/VinePPO, AIFrameResearch/SPO);
+    our whitening divides by n, theirs by n − 1.
+    """
+
+    Config = StepValueOptions
+    config: StepValueOptions
+
+    @property
+    def needs(self) -> Needs:
+        c = self.config
+        steps = Steps(c.cut, c.cut_every, c.continuations)
+        return Needs(reference=c.kl_coef > 0, behaviour="ratio", step_values=steps)
+
+    def prepare(self, batch: Batch) -> Batch:
+        learned = kept = batch.kept_mask
+        if self.config.only_unlikely:
+            learned = kept & (batch.rollout_logp < math.log(UNLIKELY))
+        advantages = masked_whiten(step_advantages(batch), learned)
+        # a mean over the tokens that are learned from, as a weighted mean over all
+        weights = learned.to(advantages.dtype) * (int(kept.sum()) / max(1, int(learned.sum())))
+        return replace(batch, advantages=advantages, weights=weights)
+
+    def values_and_outcomes(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of all cuts."""
+        starts = batch.mask & ~batch.step_values.isnan()
+        outcomes = batch.rewards.unsqueeze(-1).expand_as(batch.step_values)
+        return batch.step_values[starts], outcomes[starts]
+
+    def loss(self, policy: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        c, share, mask = self.config, batch.token_share, batch.mask
+        correction = batch.weights if batch.correction is None else batch.weights * batch.correction
+        weighed = replace(batch, correction=correction)
+        loss, cut = surrogate_and_clip_share(policy.logp, weighed, c)
+        if c.kl_coef > 0:
+            logp, ref_logp = (x.masked_fill(~mask, 0.0) for x in (policy.logp, batch.ref_logp))
+            distance = kl(logp, ref_logp, "k3").clamp(max=MOST_KL)
+            loss = loss + c.kl_coef * masked_mean(batch.weights * distance, mask)
+        return loss * share, {"clip_share": cut * share}

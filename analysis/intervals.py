@@ -386,10 +386,10 @@ def sampling_variance(accepted: np.ndarray, samples: np.ndarray, k: int) -> np.n
     return variances
 
 
-def smallest_difference(pair: Estimate, power: float = POWER) -> np.ndarray:
-    """Return the true difference whose interval excludes 0 with probability `power`."""
+def smallest_difference(pair: Estimate) -> np.ndarray:
+    """Return the true difference whose interval excludes 0 with probability POWER."""
     tested = pair.tested()
-    return tested.quantile_distance((1 + LEVEL) / 2) + tested.quantile_distance(power)
+    return tested.quantile_distance((1 + LEVEL) / 2) + tested.quantile_distance(POWER)
 
 
 def smallest_margin(pair: Estimate, tests: int = 1) -> np.ndarray:

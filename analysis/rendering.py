@@ -174,13 +174,10 @@ def metric_cells(
 def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a pipe table, padded to be readable as text.
 
-    The first column is left-aligned, the others right-aligned. Raises ValueError if a row has
-    another number of columns than the heading.
+    The first column is left-aligned, the others right-aligned.
     """
     from tabulate import tabulate
 
-    if any(len(row) != len(heading) for row in rows):
-        raise ValueError(f"a row has not the {len(heading)} columns of its heading")
     # each text in one line, with pipes escaped
     titles, *body = [
         [" ".join(text.split()).replace("|", "\\|") for text in row] for row in (heading, *rows)
@@ -213,8 +210,7 @@ def markdown_section(section: Section) -> str:
     """Return an experiment's findings, results, turns, budgets and caveats in Markdown."""
     results, blocks = section.results, ["\n".join(finding_lines(section.findings))]
     if len(results):
-        size = evaluation_size(results)
-        blocks.append(f"{size} Means over seeds, 95 % intervals in brackets.")
+        blocks.append(f"{evaluation_size(results)} Means over seeds, 95 % intervals in brackets.")
         blocks.append(markdown_table(*result_cells(results, section.ks)))
         for temperature in section.temperatures:
             cells = result_cells(results, section.ks, temperature)

@@ -22,7 +22,8 @@ A difference of two differences is <!--= (a_old - a) - (b_old - b); pass@1 -->, 
 between two sizes <!--= 1m - 5m; tau of pass@1 -->.
 Columns: those of table.csv, costs.csv and crossing.csv; metrics of turns.csv; `area`; `METRIC at
 AXIS` (equal budget); `COLUMN in second half` (of the steps, of metrics.parquet); `spread of
-pass@K` over seeds; of differences also `time` and `memory`.
+pass@K` over seeds; `steps to .95 of pass@1`, the mean over seeds of the first evaluation with so
+much, none where a seed has no such evaluation; of differences also `time` and `memory`.
 Forms: `interval` and `letters` of an arm, `range` over seeds of a second half, `mean`, `unsigned`
 and `verdict` of a difference (is it above 0?).
 """
@@ -76,6 +77,7 @@ NUMBER = re.compile(  # but a name's, a year, a version, a paper's, a model's si
 )
 SIDES = re.compile(r"(\(.+\)|[^(]+?) - (\(.+\)|[^(]+)")  # of a difference, or of two differences
 FRONT = re.compile(r"<!-- front: (.*?) -->")
+REACHED = re.compile(r"steps to ([\d.]+) of (pass@(\d+))")
 SPENT = ("budget/", "time/", "memory/", "eval/")  # beginnings of packed columns
 FORMS = {"monte_carlo": "paper's", "group_soft": "soft", "group": "earlier"}  # of SPO, by algo.q0
 RIVALS = ("PPO", "GRPO", "RAFT")
@@ -173,6 +175,9 @@ class Results:
             name, ks = column.removeprefix("spread of "), (1, int(column.rpartition("@")[2]))
             ends = [scores_by_step(run, ks)[name].measured()[-1] for run in self.runs(row)]
             return Cell(stdev(map(float, map(np.nanmean, ends)))) if len(ends) > 1 else None
+        if reached := REACHED.fullmatch(column):
+            steps = [_first_step(run, reached[2], float(reached[1])) for run in self.runs(row)]
+            return Cell(fmean(steps), digits=0) if steps else None
         if column.endswith(" in second half"):
             means = self._second_halves(row, column.removesuffix(" in second half"))
             return Cell(fmean(means)) if means else None
@@ -187,7 +192,7 @@ class Results:
         cell = self.cell(row, column)
         if form == "verdict" and (sides := SIDES.fullmatch(row)):
             return self._verdict(sides[1], sides[2], column)
-        if cell is None or form in ("range", "letters", "verdict"):
+        if cell is None or isnan(cell.mean) or form in ("range", "letters", "verdict"):
             raise ValueError(f"{row} has no {column} {form}".strip())
         if " - " in row:
             return cell.text(form != "mean", "" if form == "unsigned" else "+")
@@ -298,6 +303,15 @@ class Results:
             if self.answers.get((a, b, metric, margin)) == "above":
                 verdict = "held after correction"
         return verdict
+
+
+def _first_step(run: Run, name: str, score: float) -> float:
+    """The step of a run's first evaluation with this score; NaN if there is none."""
+    grid = scores_by_step(run, (int(name.removeprefix("pass@")),))[name]
+    means = np.nanmean(grid.measured(), axis=1)
+    return next(
+        (s for s, mean in zip(run.evaluated_steps, means, strict=True) if mean > score - 1e-9), nan
+    )
 
 
 def _cells(

@@ -271,8 +271,15 @@ def run(task: TaskConfig, options: Options, config: JudgeConfig, console: Consol
         with VerdictLog(options.out, judge.version) as log:
             report = validate(judge, problems, options, log, console)
         wall_s = time.perf_counter() - started
-    if options.quality:
-        _write(options.quality, report.qualities)
+    if file := options.quality:
+        import pandas as pd
+
+        rows = [vars(one) | {"good": one.good} for one in report.qualities.values()]
+        table = pd.DataFrame(rows, columns=[*Quality.__dataclass_fields__, "good"])
+        if file.suffix == ".csv":
+            table.to_csv(file, index=False)
+        else:
+            table.to_parquet(file, index=False)
     keep_counts(report.qualities, judge.version)
     show(report, skipped, console)
     if not report.verdicts:
@@ -322,18 +329,6 @@ def show(report: Report, skipped: Mapping[str, int], console: Console) -> None:
         for line in lines[:_MAX_LISTED]:
             text = f"  {readable(line, _MAX_LINE_CHARS)}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _write(file: Path, qualities: Mapping[str, Quality]) -> None:
-    """Write the table for task.quality. Raises OSError."""
-    import pandas as pd
-
-    rows = [vars(one) | {"good": one.good} for one in qualities.values()]
-    table = pd.DataFrame(rows, columns=[*Quality.__dataclass_fields__, "good"])
-    if file.suffix == ".csv":
-        table.to_csv(file, index=False)
-    else:
-        table.to_parquet(file, index=False)
 
 
 # The judge's error rates: right programs that it rejects, and wrong ones that it accepts.

@@ -44,7 +44,7 @@ def expected(configs: Sequence[RunConfig]) -> list[tuple[float, float] | None]:
     found: list[tuple[float, float] | None] = []
     for config in configs:
         job = asdict(resolve_defaults(config, str(pick_device(config.model.device))))
-        like = [one for one in runs[config.output_dir] if _alike(one.config, job)]
+        like = [one for one in runs[config.output_dir] if _kind(one.config) == _kind(job)]
         like.sort(key=lambda one: one.config["algo"]["name"] != config.algo.name)
         trained, evaluated = _responses(job, config.steps > 0)
         times = [one.train_s * trained + one.evaluate_s * evaluated for one in like[:1]]
@@ -79,6 +79,5 @@ def _responses(config: Config, last: bool) -> tuple[int, int]:
     return trained, evaluations * config["eval"]["samples"]
 
 
-def _alike(one: Config, other: Config) -> bool:
-    parts = [(c["task"], c["model"], c["engine"]["name"], c["eval"]["split"]) for c in (one, other)]
-    return parts[0] == parts[1]
+def _kind(job: Config) -> list[Any]:
+    return [job["task"], job["model"], job["engine"]["name"], job["eval"]["split"]]

@@ -75,55 +75,18 @@ def test_an_experiment_wins_over_the_defaults_and_the_command_line_over_it():
     assert config_of(["task=taco", 'task.path="/a (b)/c"']).task.path == "/a (b)/c"
 
 
-MISTAKES = [  # arguments, and words of the line
-    ("sede=1", "'sede' 'seed'"),
-    ("task.reward.hihg=1", "'task.reward.high'"),
-    ("algo=spo +algo.critic=separate", "algo.critic"),
-    ("train.prompts=x", "train.prompts int"),
-    ("train=3", "train=3"),
-    ("algo.loss=l2", "algo.loss cross_entropy"),
-    ("algo.learning_rate=nan", "algo.learning_rate=nan finite"),
-    ("eval.k=[inf]", "eval.k int"),
-    ("output_dir=", "output_dir"),
-    ("name=.cache", "name="),
-    ("algo.core=algorithms.grpo.GRPQ", "algo.core=algorithms.grpo.GRPQ"),
-    ("model=local", "model.path"),
-    ("algo=nothing", "algo=nothing grpo"),
-    ("algo=spoo", "'spo'"),
-    ("algo", "'algo' key=value"),
-    ("algo=spo,ppo", "-m"),
-    ("alg=spo", "'algo'"),
-    ("algo=ppo algo.beta=1", "algo.beta algo=spo"),
-    ("logger=wandb,tensorboard", "logger=[wandb,tensorboard]"),
-    ("algo=spo algo=ppo", "algo=spo algo=ppo -m"),
-    ("-m seed=0,1,1", "seed=0,1,1 twice"),
-    ("-m seed=range(3,1)", "seed=range(3,1)"),
-    ("-m seed=range(1,9,0)", "seed=range(1,9,0)"),
-    ("seed=${nope}", "seed: nope"),
-    ("--config-dir nosuch", "--config-dir= nosuch"),
-    ("--algo=spo", "algo=spo dash"),
-    ("task=taco task.path=/a(b)", "task.path"),
-    ("again=always", "again"),
-    ("resume=/nowhere", "resume=/nowhere"),
-    ("resume=", "resume="),
-    ("runtime=torchrun", "torchrun --nproc-per-node"),
-    ("-m algo=spo,ppo train.offline_share=0,0.5", "ppo train.offline_share=0.5"),
-    ("-m seed=0,1 jobs=0", "jobs 0"),
-    ("-m seed=0,1 again=maybe", "again never always"),
-    ("-m seed=0,1 algo=spo,nothing", "algo=nothing"),
-]
+MISTAKES = yaml.safe_load((ROOT / "tests" / "mistakes.yaml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake[0])
-def test_a_mistake_is_one_line_before_anything_starts(mistake, tmp_path, call_here):
-    arguments, words = mistake
+@pytest.mark.parametrize("arguments", MISTAKES)
+def test_a_mistake_is_one_line_before_anything_starts(arguments, tmp_path, call_here):
     given = arguments.split()
     if not any(word.startswith(("output_dir", "resume")) for word in given):
         given.append(f"output_dir={tmp_path}/out")
     done = call_here(*given)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert done.stderr.startswith("error: ")
-    assert all(word in done.stderr for word in words.split()), done.stderr
+    assert all(word in done.stderr for word in MISTAKES[arguments].split()), done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -1,7 +1,8 @@
 """The budget of the house: code lines without docstrings, comments and blank lines.
 
-To add, remove. Nothing raises these numbers but an issue that says so: 26,000 for the house, and
-1,000 for the questions of SPO's paper (the front, its studies, further objectives).
+To add, remove. Nothing raises these numbers but an issue that says so: 26,000 for the house,
+1,000 for the questions of SPO's paper (the front, its studies, further objectives), and 1,000 for
+credit inside a response (rollouts from prefixes and what learns from them).
 """
 
 import ast
@@ -11,7 +12,7 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CODE, TESTS, FILES = 27_000, 20_000, 160
+CODE, TESTS, FILES = 28_000, 20_000, 160
 DATA = ("tests/programs/",)  # attack and honest programs
 NOT_CODE = {
     tokenize.COMMENT,

@@ -69,6 +69,7 @@ REFUSALS = 3  # an engine that answers, but refuses, seldom accepts later
 STREAM_HEADER = struct.Struct(">BxxxL")  # stream, length: the engine's framing of attached output
 STDOUT = 1
 OWN_MB = 256  # of a container's memory: the worker, and what a test uses beyond its limit
+MAX_JOBS = 10_000  # of a container, which bounds any leak
 
 
 class EngineAway(SandboxError):
@@ -174,12 +175,6 @@ def reap_orphans(client: DockerClient) -> int:
     )
 
 
-def reap_run(client: DockerClient, run_id: str) -> int:
-    """Remove all containers of one sandbox of this process; return how many."""
-    containers = client.api.containers(all=True, filters={"label": f"{LABEL}={run_id}"})
-    return sum(remove(client, container["Id"]) for container in containers)
-
-
 def remove(client: DockerClient, container: str) -> bool:
     """Kill and remove a container; return False if that is done or under way already."""
     from docker.errors import APIError
@@ -196,7 +191,7 @@ def remove(client: DockerClient, container: str) -> bool:
 # ---- confinement ----
 
 
-def worker_options(memory_mb: int, pids: int) -> dict[str, Any]:
+def worker_options(memory_mb: int, pids: int = 384) -> dict[str, Any]:
     """Return how every worker container is confined, as arguments of `containers.create`.
 
     It keeps only the capabilities with which the worker changes its root, becomes another user and
@@ -297,9 +292,9 @@ class Launcher:
     An engine that does not answer is retried for `patience_s` seconds.
     """
 
-    def __init__(self, workers: int, memory_mb: int, pids: int, patience_s: float) -> None:
+    def __init__(self, workers: int, memory_mb: int, patience_s: float) -> None:
         self.run_id = secrets.token_hex(4)
-        self.memory_mb, self.pids, self.patience_s = memory_mb, pids, patience_s
+        self.memory_mb, self.patience_s = memory_mb, patience_s
         self._closing = threading.Event()
         self._threads = ThreadPoolExecutor(min(workers + 1, 8), f"containers-{self.run_id}")
 
@@ -326,7 +321,9 @@ class Launcher:
         except EngineAway:
             return
         try:
-            reap_run(client, self.run_id)
+            own = {"label": f"{LABEL}={self.run_id}"}
+            for container in client.api.containers(all=True, filters=own):
+                remove(client, container["Id"])
         except (DockerException, OSError) as error:
             log.warning("containers of %s may be left on the engine: %s", self.run_id, error)
         finally:
@@ -378,7 +375,7 @@ class Launcher:
                 name=f"{LABEL}-{self.run_id}-{secrets.token_hex(3)}",
                 environment=worker_environment(),
                 labels={LABEL: self.run_id, OWNER: owner()},
-                **worker_options(self.memory_mb, self.pids),
+                **worker_options(self.memory_mb),
             )
             assert container.id is not None
             container_id = container.id
@@ -395,10 +392,10 @@ class Launcher:
 
 
 class ContainerWorker(WorkerHandle):
-    """One worker in one container; replaced after `max_jobs` jobs."""
+    """One worker in one container; replaced after MAX_JOBS jobs."""
 
-    def __init__(self, launcher: Launcher, max_jobs: int) -> None:
-        self._launcher, self._jobs_left = launcher, max_jobs
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher, self._jobs_left = launcher, MAX_JOBS
         self._streams = Splitter(STREAM_HEADER)  # of stdout and stderr in one
         self._stderr = b""  # its tail
         self._launch: Future[Container] | None = None
@@ -446,7 +443,7 @@ class ContainerWorker(WorkerHandle):
             self._launch_signal.close()
 
     def worn_out(self) -> bool:
-        """Return True after `max_jobs` jobs, which bounds any leak."""
+        """Return True after MAX_JOBS jobs."""
         self._jobs_left -= 1
         return self._jobs_left < 0
 
@@ -465,13 +462,7 @@ class DockerSandbox(Pool):
     """
 
     def __init__(
-        self,
-        workers: int = 0,
-        *,
-        memory_mb: int = 2048,
-        pids: int = 384,
-        max_jobs: int = 10_000,
-        patience_s: float = 60.0,
+        self, workers: int = 0, *, memory_mb: int = 2048, patience_s: float = 60.0
     ) -> None:
         workers = workers or default_workers()
         client = connect()
@@ -486,10 +477,10 @@ class DockerSandbox(Pool):
         )
         if missing:
             strength += f"; not enforced by this engine: {', '.join(missing)}"
-        self._launcher = Launcher(workers, memory_mb, pids, patience_s)
+        self._launcher = Launcher(workers, memory_mb, patience_s)
         self.run_id = self._launcher.run_id  # the value of the label on this sandbox's containers
         super().__init__(
-            lambda: ContainerWorker(self._launcher, max_jobs),
+            lambda: ContainerWorker(self._launcher),
             workers,
             name="docker",
             strength=strength,

@@ -71,9 +71,7 @@ GRACE_S = 10.0  # on top of a test's own limits, before its worker counts as stu
 class WorkerLost(RuntimeError):
     """The worker is gone, stuck or sends no frames; `released` are tasks it had done before."""
 
-    def __init__(self, reason: str, released: list[Task] | None = None) -> None:
-        super().__init__(reason)
-        self.released = released or []
+    released: Sequence[Task] = ()
 
 
 # ---- frames ----

@@ -27,14 +27,8 @@ from envs.sandbox.inside.kernel import OWN_PID
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-_LOAD, _JUMP, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _AND, _RETURN = (
-    0x20,  # BPF_LD | BPF_W | BPF_ABS
-    0x05,  # BPF_JMP | BPF_JA
-    0x15,  # BPF_JMP | BPF_JEQ | BPF_K
-    0x35,  # BPF_JMP | BPF_JGE | BPF_K
-    0x54,  # BPF_ALU | BPF_AND | BPF_K
-    0x06,  # BPF_RET | BPF_K
-)
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06  # BPF_LD | BPF_W | BPF_ABS, BPF_ALU | …, BPF_RET | BPF_K
+_JUMP, _JUMP_EQUAL, _JUMP_GREATER_EQUAL = 0x05, 0x15, 0x35  # BPF_JMP with BPF_JA, BPF_JEQ, BPF_JGE
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data (little-endian machines)
 _ANY = 0xFFFFFFFF  # all bits

@@ -40,10 +40,10 @@ SWEEP = ("-m", "--multirun")
 FLAGS = {"-cp": CONFIG_PATH, "-cd": CONFIG_DIR} | {f[:-1]: f for f in (CONFIG_PATH, CONFIG_DIR)}
 
 
-def compose(overrides: Sequence[str], folder: Path = CONF) -> DictConfig:
-    """Return one job's configuration as Hydra composes it from `folder`, unchecked."""
+def compose(overrides: Sequence[str]) -> DictConfig:
+    """Return one job's configuration as Hydra composes it, unchecked."""
     try:
-        return composed(with_model_folder(overrides), folder)
+        return composed(with_model_folder(overrides), CONF)
     except ValueError as error:
         raise UserError(str(error)) from error
 

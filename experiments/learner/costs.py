@@ -69,8 +69,9 @@ def estimate(
     moved, weights = adapter if lora else parameters, parameters * size
     base = weights if ranks or not lora else 0  # adapted modules share the policy's base weights
     own = moved * size if lora else 0
-    separate = needs.critic == "separate"  # which trains no head for logits
-    unused = 0 if lora or head.weight is tied else head.weight.numel()
+    separate = needs.critic in ("separate", "log_probs")
+    trains_head = needs.critic == "log_probs" or lora or head.weight is tied  # that of logits
+    unused = 0 if trains_head else head.weight.numel()
     trained = moved + (moved - unused) * separate
     initial = needs.reference and train.reference_every is None
     initial = initial or train.missing_logprobs == "reference" or config.eval.kl_samples > 0
@@ -193,7 +194,9 @@ class PassCosts:
         self.policy = self.learned = model_flops(policy.model)  # without and with gradient
         # The initial policy has no adapter; moving references and averages have one.
         self.initial = model_flops(policy.adapter.base.model) if policy.adapter else self.policy
-        self.critic = critic_flops(modules.critic.backbone if modules.critic else policy)
+        backbone = modules.critic.backbone if modules.critic else policy
+        has_logits = modules.critic is not None and modules.critic.head is None
+        self.critic = model_flops(backbone.model) if has_logits else critic_flops(backbone)
         if modules.value_head is not None:
             both, value = self.policy, self.critic.head
             self.learned = replace(

@@ -86,19 +86,25 @@ def values_of(head: nn.Module, hidden: Tensor, mask: Tensor) -> Tensor:
 
 
 class Critic(nn.Module):
-    """A backbone of its own with a scalar head that starts at zero."""
+    """A backbone of its own with a scalar head that starts at zero.
 
-    def __init__(self, backbone: Policy) -> None:
+    With `temperature` it has no head, and its values are its log-probs of the policy's tokens.
+    """
+
+    def __init__(self, backbone: Policy, temperature: float | None = None) -> None:
         super().__init__()
-        self.backbone = backbone
+        self.backbone, self.temperature = backbone, temperature
         self.model = backbone.model  # registers its parameters as the critic's
-        self.head = scalar_head(backbone)
+        self.head = scalar_head(backbone) if temperature is None else None
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Return values of the states before each of the policy's tokens, (batch, time).
 
         0 elsewhere.
         """
+        if self.head is None:
+            assert self.temperature is not None
+            return score(self.backbone, tokens, self.temperature, entropy="none").logp
         return values_of(self.head, token_hidden(self.backbone, tokens), tokens.own)
 
 

@@ -59,11 +59,11 @@ class Learner:
         policy, algorithm, config = self.policy, self.algorithm, self.config
         self.model = policy.model
         needs = algorithm.needs
+        self.modules = Modules(policy, needs, config, self.ranks, self.keep_reference)
         # Whether the critic learns apart from the policy, and whether it has already done so for
         # the present batch, before the batch's only step.
-        self.critic_alone = needs.critic == "separate" and needs.critic_apart
+        self.critic_alone = self.modules.critic is not None and needs.critic_apart
         self.critic_is_ahead = False
-        self.modules = Modules(policy, needs, config, self.ranks, self.keep_reference)
         self.reference = self.modules.reference  # the initial policy, if it is kept
         self.flops = PassCosts(self.modules, self.ledger)
         groups = parameter_groups(
@@ -240,8 +240,7 @@ class Learner:
             part = tokens.rows(rows)
             now = critic(part)
             micro = replace(batching.micro_batch(batch, rows, now.shape[1]), values=now.detach())
-            loss = self.algorithm.critic_loss(now, self.algorithm.prepare(micro))
-            self._backward(loss, counts)
+            self._backward(self.algorithm.critic_loss(now, micro), counts)
             return now.detach()
 
         return batching.map_micro_batches(values, tokens, self.config, self.ranks)

@@ -55,8 +55,9 @@ class Modules:
         self.reference = self._sharded_early(reference_of(policy)) if kept else None
         self.critic: Critic | None = None
         self.value_head: nn.Linear | None = None
-        if needs.critic == "separate":
-            self.critic = Critic(critic_backbone(policy))
+        if needs.critic in ("separate", "log_probs"):
+            of_tokens = config.temperature if needs.critic == "log_probs" else None
+            self.critic = Critic(critic_backbone(policy), of_tokens)
             if policy.adapter is None:
                 ranks.shard(self.critic.backbone, self.critic)
         elif needs.critic == "shared":

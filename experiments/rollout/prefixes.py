@@ -25,7 +25,7 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from algorithms.base import Steps
-from algorithms.step_values import UNLIKELY
+from algorithms.value_variants import UNLIKELY
 from envs.problem import Submission
 from experiments.engines.base import Request, Sampling
 from experiments.replay import sample_log

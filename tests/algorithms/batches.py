@@ -92,8 +92,9 @@ def evaluated(
     mixtures = {k: behaviour + share * (ref - behaviour) for k, share in between.items()}
     tensors = mixtures | tensors
     leaves = {k: tensors[k].clone().requires_grad_(True) for k in ("logp", "new_values")}
-    starts = torch.arange(tensors["values"].shape[1]) % 3 != 1  # steps of two tokens and of one
-    tensors["step_values"] = tensors["values"].masked_fill(~starts, torch.nan)
+    values = tensors.get("values", tensors["new_values"])
+    starts = torch.arange(values.shape[1]) % 3 != 1  # steps of two tokens and of one
+    tensors["step_values"] = values.masked_fill(~starts, torch.nan)
     mask = padded(tensors["logp"], lengths, *layout)[1]
     tensors = {k: padded(v, lengths, *layout, padding)[0] for k, v in {**tensors, **leaves}.items()}
     order = torch.arange(len(mask)) if order is None else order

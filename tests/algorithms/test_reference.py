@@ -33,11 +33,14 @@ BOUNDED |= {"spo", "spo q0=monte_carlo", "spo q0=monte_carlo exponent=q"}  # cro
 BOUNDED |= {"spo q0=group_soft"}
 # These have a step without a cause in rewards or reference, each by its own rule.
 MOVED = {
+    "pro": "weighs responses by their own mean log-probs",
     "lipo": "ranks a group's equal rewards by tie breakers",
     "clip_cov share=0.2 cov_low=0.01": "drops tokens drawn from a band of covariances",
     "srft": "weighs responses by the policy's entropy",
 }
+# PRIME's reference is that of its reward model: it pays what the reference finds improbable.
 NEEDING = [case for case, (name, o) in CASES.items() if algorithms.make(name, **o).needs.reference]
+NEEDING.remove("prime")
 
 
 def step(algorithm, reference):
@@ -46,7 +49,9 @@ def step(algorithm, reference):
     names = ("logp", "behaviour_logp", "policy_logp", "start_logp", "proximal_logp")
     tensors = dict.fromkeys(names, logp)
     tensors["ref_logp"] = tensors["precedent_logp"] = reference.log()[DRAWN].unsqueeze(-1)
-    tensors["values"] = tensors["new_values"] = torch.full_like(logp, 0.3)
+    of_tokens = algorithm.needs.critic == "log_probs"
+    values = logp if of_tokens else torch.full_like(logp, 0.3)
+    tensors["values"] = tensors["new_values"] = values
     count = len(DRAWN)
     pulls = -gradient(
         algorithm,

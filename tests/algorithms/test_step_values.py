@@ -8,91 +8,68 @@ import torch
 
 import algorithms
 from algorithms.base import Batch, PolicyOutput
-from algorithms.step_values import step_advantages
 from algorithms.tensors import masked_mean, masked_whiten
-from tests.algorithms.tabular import MASK, RESPONSES, ROWS, table_logp
+from algorithms.value_variants import step_advantages
+from tests.algorithms.tabular import MASK, ROWS, table_logp
 
-NAN = float("nan")
-# four responses of at most five tokens; the last one is dropped
-REWARDS, LENGTHS = [1.0, 0.0, 1.0, 1.0], [5, 3, 4, 2]
-VALUES = [
-    [0.25, NAN, 0.5, 0.75, NAN],
-    [0.5, 0.25, NAN, NAN, NAN],
-    [NAN, NAN, 0.5, NAN, NAN],
-    [0.5, NAN, NAN, NAN, NAN],
-]
-KEEP = [True, True, True, False]
+NAN, NAMES = float("nan"), ["vineppo", "segment_chain"]
+# four responses of at most five tokens, the last one dropped; values of cuts before their tokens
+REWARDS, LENGTHS, KEPT = [1.0, 0.0, 1.0, 1.0], [5, 3, 4, 2], [True, True, True, False]
+VALUES = [{0: 0.25, 2: 0.5, 3: 0.75}, {0: 0.5, 1: 0.25}, {2: 0.5}, {0: 0.5}]
 
 
-def batch_of(seed=0):
-    drawn = np.random.default_rng(seed).uniform(-0.4, 0.0, (3, 4, 5))
-    behaviour, ref, logp = (torch.tensor(one) for one in drawn)
+def batch_of(values):
+    """A batch whose behaviour policy, reference and policy are at hand in numpy too."""
+    drawn = np.random.default_rng(0).uniform(-0.4, 0.0, (3, 4, 5))
+    behaviour, ref, logp = map(torch.tensor, drawn)
+    keep, rewards = torch.tensor(KEPT), torch.tensor(REWARDS, dtype=torch.float64)
     mask = torch.arange(5) < torch.tensor(LENGTHS).unsqueeze(-1)
-    batch = Batch(
-        mask=mask,
-        rewards=torch.tensor(REWARDS, dtype=torch.float64),
-        keep=torch.tensor(KEEP),
-        online=torch.ones(4, dtype=torch.bool),
-        group_size=4,
-        behaviour_logp=behaviour,
-        rollout_logp=behaviour,
-        ref_logp=ref,
-        step_values=torch.tensor(VALUES, dtype=torch.float64),
-    )
-    return batch, logp
+    logps = {"behaviour_logp": behaviour, "rollout_logp": behaviour, "ref_logp": ref}
+    table = torch.tensor([[of.get(t, NAN) for t in range(5)] for of in values]).double()
+    return Batch(mask, rewards, keep, keep | True, 4, **logps, step_values=table), logp, drawn
 
 
-def loss_by_hand(batch, logp, only_unlikely):
+def loss_by_hand(drawn, only_unlikely):
     """Token by token, in numpy."""
-    behaviour, ref, pi = (x.numpy() for x in (batch.behaviour_logp, batch.ref_logp, logp))
-    terms = []
-    for row in range(4):
-        cuts = [t for t in range(5) if not np.isnan(VALUES[row][t])]
+    behaviour, ref, logp = drawn
+    gains, tokens = [], []
+    for row, of in enumerate(VALUES[:3]):
         for t in range(LENGTHS[row]):
-            before, after = [c for c in cuts if c <= t], [c for c in cuts if c > t]
-            gain = 0.0
-            if before:
-                following = VALUES[row][after[0]] if after else REWARDS[row]
-                gain = following - VALUES[row][before[-1]]
-            learned = KEEP[row] and (not only_unlikely or np.exp(behaviour[row, t]) < 0.9)
-            if learned:
-                terms.append((row, t, gain))
-    gains = np.array([gain for _, _, gain in terms])
-    scaled = (gains - gains.mean()) / np.sqrt(gains.var() + 1e-8)
-    total = 0.0
-    for (row, t, _), gain in zip(terms, scaled, strict=True):
-        ratio = np.exp(pi[row, t] - behaviour[row, t])
-        d = ref[row, t] - pi[row, t]
-        total -= min(ratio * gain, np.clip(ratio, 0.8, 1.2) * gain)
-        total += 1e-4 * (np.exp(d) - d - 1)
-    return total / len(terms)
+            if only_unlikely and np.exp(behaviour[row, t]) >= 0.9:
+                continue
+            here = [of[cut] for cut in of if cut <= t]
+            following = [of[cut] for cut in of if cut > t] + [REWARDS[row]]
+            gains.append(following[0] - here[-1] if here else 0.0)
+            tokens.append((row, t))
+    advantages, total = (gains - np.mean(gains)) / np.sqrt(np.var(gains) + 1e-8), 0.0
+    for at, advantage in zip(tokens, advantages, strict=True):
+        ratio, d = np.exp(logp[at] - behaviour[at]), ref[at] - logp[at]
+        surrogate = min(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
+        total += 1e-4 * (np.exp(d) - d - 1) - surrogate
+    return total / len(tokens)
 
 
-@pytest.mark.parametrize("name", ["vineppo", "segment_chain"])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_loss_is_that_of_a_sum_by_hand(name):
-    algorithm, (batch, logp) = algorithms.make(name), batch_of()
-    prepared = algorithm.prepare(batch).only_kept()
-    output = PolicyOutput(logp[:3], logp[:3])
-    loss, _ = algorithm.loss(output, prepared)
-    assert float(loss) == pytest.approx(loss_by_hand(batch, logp, name != "vineppo"), rel=1e-12)
-    assert float(loss) != pytest.approx(loss_by_hand(batch, logp, name == "vineppo"), rel=1e-3)
+    algorithm, (batch, logp, drawn) = algorithms.make(name), batch_of(VALUES)
+    kept = algorithm.prepare(batch).only_kept()
+    loss = float(algorithm.loss(PolicyOutput(logp[:3], logp[:3]), kept)[0])
+    of_vine, of_chain = (loss_by_hand(drawn, only_unlikely) for only_unlikely in (False, True))
+    assert loss == pytest.approx(of_vine if name == "vineppo" else of_chain, rel=1e-12)
+    assert of_vine != pytest.approx(of_chain, rel=1e-3)
     values, outcomes = algorithm.values_and_outcomes(batch)
-    assert (values.tolist(), outcomes.tolist()) == (
-        [0.25, 0.5, 0.75, 0.5, 0.25, 0.5, 0.5],
-        [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0],
-    )
+    assert values.tolist() == [0.25, 0.5, 0.75, 0.5, 0.25, 0.5, 0.5]
+    assert outcomes.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("name", ["vineppo", "segment_chain"])
+@pytest.mark.parametrize("name", NAMES)
 def test_one_step_is_reinforce_with_the_prompts_value_as_baseline(name):
-    algorithm, (batch, _) = algorithms.make(name, only_unlikely=False, kl_coef=0.0), batch_of()
+    algorithm = algorithms.make(name, only_unlikely=False, kl_coef=0.0)
     baseline = torch.tensor([0.25, 0.5, 0.125, 0.75], dtype=torch.float64)
-    first = torch.arange(5).expand(4, 5) == 0
-    values = torch.where(first, baseline.unsqueeze(-1), NAN)
-    batch = replace(batch, step_values=values, keep=batch.keep | True)
-    logp = batch.behaviour_logp.clone().requires_grad_(True)
+    batch, *_ = batch_of([{0: value} for value in baseline.tolist()])
+    batch = replace(batch, keep=batch.online)
+    logp, plain = (batch.behaviour_logp.clone().requires_grad_(True) for _ in range(2))
     algorithm.loss(PolicyOutput(logp, logp), algorithm.prepare(batch))[0].backward()
-    plain = batch.behaviour_logp.clone().requires_grad_(True)
     gains = (batch.rewards - baseline).unsqueeze(-1).expand(4, 5)
     (-masked_mean(masked_whiten(gains, batch.mask) * plain, batch.mask)).backward()
     torch.testing.assert_close(logp.grad, plain.grad, rtol=1e-12, atol=0)
@@ -101,23 +78,19 @@ def test_one_step_is_reinforce_with_the_prompts_value_as_baseline(name):
 @pytest.mark.parametrize("starts", [[0, 1, 2], [0, 2]])
 def test_with_exact_values_it_is_the_exact_policy_gradient(starts, world):
     """K → ∞: E[Σ A ∇ log π] = ∇ E r; with a step a token, A = Q(s, a) − V(s) without noise."""
-    table = world["reference"].clone().requires_grad_(True)
-    logp, rewards = table_logp(table), world["rewards"]
+    table, rewards = world["reference"].clone().requires_grad_(True), world["rewards"]
+    logp, ones = table_logp(table), torch.ones(27, dtype=torch.bool)
     weights = logp.sum(-1).exp()
-    exact = []
-    for t in range(3):  # V of each response's state, by enumeration of what goes on from it
-        same = (ROWS[:, t].unsqueeze(-1) == ROWS[:, t]).double()
-        exact.append(((same * weights) @ rewards) / (same @ weights))
-    values = torch.stack(exact, -1).detach()
-    cut = torch.zeros(3, dtype=torch.bool).index_fill_(0, torch.tensor(starts), True)
-    ones = torch.ones(27, dtype=torch.bool)
+    same = [(rows.unsqueeze(-1) == rows).double() * weights.detach() for rows in ROWS.T]
+    values = torch.stack([(s @ rewards) / s.sum(-1) for s in same], -1)  # E r from each state
+    cut = torch.isin(torch.arange(3), torch.tensor(starts))
     batch = Batch(MASK, rewards, ones, ones, 27, step_values=values.masked_fill(~cut, NAN))
     advantages = step_advantages(batch)
     score = (weights.detach() * (advantages * logp).sum(-1)).sum()
-    (true,) = torch.autograd.grad((weights * rewards).sum(), table, retain_graph=True)
-    torch.testing.assert_close(torch.autograd.grad(score, table)[0], true, rtol=0, atol=1e-14)
+    of_score, true = (
+        torch.autograd.grad(x, table, retain_graph=True)[0] for x in (score, weights @ rewards)
+    )
+    torch.testing.assert_close(of_score, true, rtol=0, atol=1e-14)
     if len(starts) == 3:
         following = torch.cat([values[:, 1:], rewards.unsqueeze(-1)], -1)
         torch.testing.assert_close(advantages, following - values)
-        (of_state,) = {tuple(a) for a in advantages[RESPONSES[:, 0] == 1][:, :1].tolist()}
-        assert of_state[0] != 0  # one number for all nine responses with this first token

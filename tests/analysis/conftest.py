@@ -13,6 +13,9 @@ import pandas as pd
 import pytest
 import yaml
 
+from analysis.groups import group_runs
+from analysis.runs import load_run
+
 RIGHT = (
     "a = list(map(int, input().split()))\nprint(sum(x for x in a if x > {k}))",
     "t = 0\nfor x in input().split():\n    if int(x) > {k}:\n        t += int(x)\nprint(t)",
@@ -169,6 +172,19 @@ def make_run():
         return folder
 
     return make
+
+
+@pytest.fixture
+def groups(tmp_path, make_run):
+    """Two seeds of PPO and of SPO."""
+    paths = [make_run(tmp_path, algo, seed) for algo in ("ppo", "spo") for seed in (0, 1)]
+    return group_runs([load_run(path) for path in paths])
+
+
+def share(run, step):
+    """Return pass@1 of a run's evaluation, by its definition."""
+    samples = run.evaluation(step)
+    return (samples["verdict"] == "ACCEPTED").groupby(samples["problem"]).mean().mean()
 
 
 @pytest.fixture(scope="session")

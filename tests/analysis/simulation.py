@@ -59,18 +59,6 @@ class Coverage:
     power: float
 
 
-@dataclass(frozen=True)
-class Block:
-    """Outcomes of some repetitions, arrays (repetitions,)."""
-
-    group_covered: np.ndarray
-    pair_covered: np.ndarray
-    false_separation: np.ndarray
-    error: np.ndarray
-    half_width: np.ndarray
-    smallest: np.ndarray
-
-
 def pass_at(k: int) -> np.ndarray:
     """Return pass@k by the number of accepted samples."""
     return np.array([1 - comb(SAMPLES - c, k) / comb(SAMPLES, k) for c in range(SAMPLES + 1)])
@@ -104,7 +92,7 @@ def true_means(design: Design) -> np.ndarray:
 
 def simulate(design: Design, repetitions: int, seed_counts: tuple[int, ...]) -> dict[int, Coverage]:
     """Return the coverage by number of seeds, on the same repetitions."""
-    blocks: dict[int, list[Block]] = {count: [] for count in seed_counts}
+    blocks: dict[int, list[dict]] = {count: [] for count in seed_counts}
     truth, scores = true_means(design), pass_at(design.k)
     for start in range(0, repetitions, BLOCK):
         random = np.random.default_rng([2, start])
@@ -117,7 +105,9 @@ def simulate(design: Design, repetitions: int, seed_counts: tuple[int, ...]) -> 
     return {count: _coverage(of_count) for count, of_count in blocks.items()}
 
 
-def _outcomes(means: SeedMeans, truth: np.ndarray) -> Block:
+def _outcomes(means: SeedMeans, truth: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what some repetitions came to, arrays (repetitions,)."""
+
     def group(i: int) -> SeedMeans:
         return SeedMeans(means.means[:, i], means.deviations[:, i], means.shares[:, i])
 
@@ -132,24 +122,18 @@ def _outcomes(means: SeedMeans, truth: np.ndarray) -> Block:
     equal = [difference(i, j) for i, j in ((1, 2), (1, 3), (2, 3))]
     p = np.stack([each.p_value() for each in equal], axis=-1)
     error = pair.mean - (truth[0] - truth[1])
-    return Block(
-        group_covered=np.abs(single.mean - truth[0]) <= single.half_width(),
-        pair_covered=np.abs(error) <= pair.half_width(),
-        false_separation=np.array([min(holm(row)) < SIGNIFICANCE for row in p]),
-        error=np.asarray(error),
-        half_width=pair.half_width(),
-        smallest=smallest_difference(pair),
-    )
+    return {
+        "group": np.abs(single.mean - truth[0]) <= single.half_width(),
+        "pair": np.abs(error) <= pair.half_width(),
+        "false_tiers": np.array([min(holm(row)) < SIGNIFICANCE for row in p]),
+        "error": np.asarray(error),
+        "half_width": pair.half_width(),
+        "smallest": smallest_difference(pair),
+    }
 
 
-def _coverage(blocks: list[Block]) -> Coverage:
-    def whole(name: str) -> np.ndarray:
-        return np.concatenate([getattr(block, name) for block in blocks])
-
-    detected = whole("error") + np.median(whole("smallest")) > whole("half_width")
-    return Coverage(
-        group=float(np.mean(whole("group_covered"))),
-        pair=float(np.mean(whole("pair_covered"))),
-        false_tiers=float(np.mean(whole("false_separation"))),
-        power=float(np.mean(detected)),
-    )
+def _coverage(blocks: list[dict[str, np.ndarray]]) -> Coverage:
+    whole = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    detected = whole["error"] + np.median(whole["smallest"]) > whole["half_width"]
+    rates = {name: float(np.mean(whole[name])) for name in ("group", "pair", "false_tiers")}
+    return Coverage(**rates, power=float(np.mean(detected)))

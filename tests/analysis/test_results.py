@@ -151,6 +151,10 @@ def test_a_verdict_is_the_intervals_and_a_spread_is_over_seeds(repository, capsy
     last = [run.evals[run.evals["step"] == 20] for run in results.runs("ppo")]
     ends = [float((samples["verdict"] == "ACCEPTED").mean()) for samples in last]
     assert results.cell("ppo", "spread of pass@1").mean == pytest.approx(stdev(ends))
+    first, least = results.runs("ppo")[0].evaluated_steps[0], min(ends)
+    assert results.quote("ppo", "steps to .0 of pass@1") == str(first)
+    assert results.quote("ppo", f"steps to {least:.4f} of pass@1") == "20"
+    assert results.row("ppo", ["steps to 1 of pass@1"]) == ["–"]
     assert compare([f"study={results.folder}", "a=spo-x_1.5", "b=ppo"]) == 0
     assert f"{results.cell(pair, 'pass@1').mean:.3f}"[1:] in capsys.readouterr().out
 

@@ -12,17 +12,7 @@ from analysis.tables import (
     result_table,
     run_table,
 )
-
-
-@pytest.fixture
-def groups(tmp_path, make_run):
-    paths = [make_run(tmp_path, algo, seed) for algo in ("ppo", "spo") for seed in (0, 1)]
-    return group_runs([load_run(path) for path in paths])
-
-
-def share(run, step):
-    samples = run.evaluation(step)
-    return (samples["verdict"] == "ACCEPTED").groupby(samples["problem"]).mean().mean()
+from tests.analysis.conftest import share
 
 
 def test_the_base_stands_once_and_each_group_at_its_end(groups):

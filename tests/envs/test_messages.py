@@ -6,11 +6,11 @@ Without a network: tests/test_whole_runs.py. For models: tests/experiments/polic
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.hub import refusing
 
 ROOT = Path(__file__).resolve().parents[2]
 REFUSALS = [  # status, the hub's code for the reason, and what is said of it
@@ -34,42 +34,24 @@ for case in range({len(REFUSALS)}):
 """
 
 
-class Hub(BaseHTTPRequestHandler):
-    """Answers a request for commit N as refusal N, with the hub's own header for the reason."""
-
-    def do_GET(self):
-        status, code, _ = REFUSALS[int(self.path.partition("0" * 39)[2][:1])]
-        self.send_response(status)
-        self.send_header("X-Error-Code", code)
-        self.send_header("X-Error-Message", "as the hub says it")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_HEAD = do_POST = do_GET
-
-    def log_message(self, *_):
-        pass
+def answer(path):
+    """Refuse a request for commit N as case N."""
+    return *REFUSALS[int(path.partition("0" * 39)[2][:1])][:2], b""
 
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
     """What is said of each refusal, all in one process: its imports take seconds."""
-    server = HTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    environment = os.environ | {
-        "HF_HOME": str(tmp_path_factory.mktemp("hub")),
-        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    server.shutdown()
-    server.server_close()
+    with refusing(answer) as endpoint:
+        place = {"HF_HOME": str(tmp_path_factory.mktemp("hub")), "HF_ENDPOINT": endpoint}
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            cwd=ROOT,
+            env=os.environ | place,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
     return done.stdout.splitlines()
 
 

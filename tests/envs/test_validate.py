@@ -1,7 +1,6 @@
 """`python -m envs.validate`: what it writes and prints, and how it refuses."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from envs.validate import known_rates, main
 from tests.envs.tasks.dataset_rows import every_problem
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[3] / "shared" / "data")
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data rows in {DATA}")
 
 RIGHT, WRONG = "print(int(input()) + 1)", "print(2)"
 

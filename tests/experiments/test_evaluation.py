@@ -7,34 +7,22 @@ import pytest
 
 from envs.problem import Judgement, JudgeStats, Verdict
 from envs.reward import RewardConfig
-from experiments import trainer
 from experiments.engines.base import Sampling
 from experiments.errors import UserError
 from experiments.evaluation import Evaluation
 from experiments.rollout.generate import Responder
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Completion
+from tests.experiments.compose import assert_same, finished
 from tests.experiments.compose import config as config_of
 from tests.experiments.rollout.stored import prompt
 
 SMALL = [
-    "algo=grpo",
-    "steps=2",
-    "eval.every=1",
-    "eval.samples=4",
-    "eval.k=[1,2]",
-    "eval.kl_samples=0",
-    "train.prompts=2",
-    "train.group_size=4",
-    "train.checkpoint_every=1",
-    "task.train_problems=6",
-    "task.choose_problems=4",
-    "task.test_problems=2",
-    "task.tune_problems=2",
-    "sandbox=embedded",
-    "sandbox.workers=1",
-    "task.max_response_tokens=32",
-    "algo.learning_rate=1e-3",
+    *("algo=grpo", "steps=2", "eval.every=1", "eval.samples=4", "eval.k=[1,2]"),
+    *("eval.kl_samples=0", "train.prompts=2", "train.group_size=4", "train.checkpoint_every=1"),
+    *("task.train_problems=6", "task.choose_problems=4", "task.test_problems=2"),
+    *("task.tune_problems=2", "sandbox=embedded", "sandbox.workers=1"),
+    *("task.max_response_tokens=32", "algo.learning_rate=1e-3"),
 ]
 FURTHER = "eval.further_temperatures=[0,1]"
 
@@ -82,40 +70,8 @@ def test_the_base_is_evaluated_once_unless_a_verdict_is_uncertain(
     assert len(asked) == (4 if kept else 6)
 
 
-def begin(output_dir, *overrides):
-    return trainer.train(config_of(*SMALL, f"output_dir={output_dir}", *overrides))
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A finished run with these overrides, made once."""
-    folders = {}
-
-    def of(*overrides):
-        if overrides not in folders:
-            outcome = begin(tmp_path_factory.mktemp("run"), *overrides)
-            assert outcome.status == "finished", outcome.error
-            folders[overrides] = outcome.folder
-        return folders[overrides]
-
-    return of
-
-
-def table(folder, name):
-    rows = pd.read_parquet(folder / f"{name}.parquet")
-    timed = [c for c in rows if c.startswith(("time/", "memory/")) or c == "cpu_s"]
-    return rows.drop(columns=timed)
-
-
-def assert_same(folder, undisturbed, *names):
-    for name in names:
-        pd.testing.assert_frame_equal(
-            table(folder, name), table(undisturbed, name), check_exact=True
-        )
-
-
-def test_samples_are_drawn_at_further_temperatures_and_all_else_is_the_same(finished):
-    plain, further = finished(), finished(FURTHER)
+def test_samples_are_drawn_at_further_temperatures_and_all_else_is_the_same(tmp_path):
+    plain, further = (finished(*SMALL, *more, f"output_dir={tmp_path}") for more in ([], [FURTHER]))
     rows, main = (pd.read_parquet(further / f"{n}.parquet") for n in ("further_evals", "evals"))
     assert sorted({*zip(rows["step"], rows["temperature"], strict=True)}) == [
         *((0, 0.0), (0, 1.0), (2, 0.0), (2, 1.0))
@@ -137,8 +93,9 @@ def test_each_temperature_has_random_streams_of_its_own(tmp_path, monkeypatch):
         return respond(self, prompts, seeds, sampling, *rest)
 
     monkeypatch.setattr(Responder, "respond", recorded)
-    begin(tmp_path, "steps=0", "eval.temperature=1", "eval.further_temperatures=[0.4]")
-    begin(tmp_path, "steps=0", "eval.further_temperatures=[1]")
+    few = [*SMALL, f"output_dir={tmp_path}", "steps=0"]
+    finished(*few, "eval.temperature=1", "eval.further_temperatures=[0.4]")
+    finished(*few, "eval.further_temperatures=[1]")
     assert [sampling.temperature for sampling, _ in asked] == [1, 0.4, 0.4, 1]
     main, further, other_main, other_further = (seeds for _, seeds in asked)
     assert main == other_main and len(main) == 4 * 4

@@ -31,29 +31,23 @@ def test_the_papers_setting(file):
     assert "code_contests" in c.task.path and "TACO" in c.task.test_path
     assert (c.steps * c.train.minibatches, c.train.sync_every) == (100_000, 10)
     assert (c.eval.samples, c.eval.temperature, c.eval.top_p) == (20, 0.4, 0.95)
-    assert 10 in c.eval.k and "# ours" in file.read_text()
+    assert 10 in c.eval.k
 
 
 @pytest.mark.parametrize("file", PAPER, ids=lambda file: file.stem)
-def test_what_is_of_rlef_is_marked_so(file):
+def test_what_is_of_rlef(file):
     """2410.02089, appendix: PPO of the same group, not of SPO's paper."""
-    text, c = file.read_text(), config(f"experiment={file.stem}")
-    assert "RLEF (2410.02089), the same group" in text
+    c = config(f"experiment={file.stem}")
     t, reward = c.train, c.task.reward
     assert (t.prompts * t.group_size, t.prompts * t.group_size / t.minibatches) == (1024, 256)
     assert (t.epochs, t.temperature, t.weight_decay) == (1, 1.0, 0.1)
     assert t.warmup_steps == math.ceil(50 / t.minibatches)
     assert (reward.kind, reward.low, reward.high) == ("binary", -1.0, 1.0)
     assert c.algo.learning_rate == 2e-7
-    marked = {line.split(":")[0].strip() for line in text.splitlines() if "of RLEF" in line}
-    always = {"low", "high", "learning_rate", "minibatches", "temperature", "weight_decay"}
-    assert always | {"prompts", "warmup_steps"} <= marked
     if c.algo.name == "ppo":
         a = c.algo
         assert (a.kl_coef, a.clip_low, a.clip_high, a.value_clip) == (0.05, 0.2, 0.2, 0.2)
         assert (a.kl_mean, a.value_unit, a.lam, a.gamma) == (True, "turn", 1.0, 1.0)
-        assert {"kl_coef", "kl_mean", "value_unit", "lam"} <= marked
-        assert {"clip_low", "clip_high", "value_clip"} <= marked
     if c.algo.name == "spo":  # (high − low)/β as at our default rewards of 0 and 1
         assert (reward.high - reward.low) / c.algo.beta == 1 / options_of("spo").beta
         return

@@ -11,27 +11,21 @@ from experiments.replay.sample_log import FrozenBatches
 from experiments.run_dir.ledger import Ledger
 from experiments.trainer import train
 from tests.experiments.compose import config as config_of
+from tests.experiments.compose import finished
 from tests.experiments.config.test_resume import SMALL, assert_same, go_on
 
 FEW = [*SMALL, "steps=2", "eval.every=0", "eval.kl_samples=0"]
 
 
 def run(root, *overrides):
-    outcome = train(config_of(*FEW, f"output_dir={root}", *overrides))
-    assert outcome.status == "finished", outcome.error
-    return outcome.folder
+    return finished(*FEW, f"output_dir={root}", *overrides)
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A run whose batches hold the data set's programs beside its own responses."""
-    given = (
-        "algo=spo",
-        "algo.q0=group_soft",
-        "train.offline_share=0.25",
-        "train.keep_samples=true",
-    )
-    return run(tmp_path_factory.mktemp("recorded"), *given)
+    given = ("algo=spo", "algo.q0=group_soft", "train.offline_share=0.25")
+    return run(tmp_path_factory.mktemp("recorded"), *given, "train.keep_samples=true")
 
 
 def test_two_passes_are_the_same_bits_and_write_and_judge_nothing(recorded, tmp_path, monkeypatch):

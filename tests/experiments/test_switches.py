@@ -4,8 +4,7 @@ import json
 
 import pandas as pd
 
-from experiments.trainer import train
-from tests.experiments.compose import config as config_of
+from tests.experiments.compose import assert_same, finished
 from tests.experiments.config.test_resume import SMALL, go_on
 
 OFF = [
@@ -17,20 +16,13 @@ KEPT = ["train.keep_samples=true", "train.keep_best=true", "train.checkpoint_eve
 
 def run(root, *overrides):
     given = [*SMALL, "steps=3", "eval.every=1", "eval.split=tune", f"output_dir={root}"]
-    outcome = train(config_of(*given, "algo=grpo", *overrides))
-    assert outcome.status == "finished", outcome.error
-    return outcome.folder
-
-
-def metrics(folder):
-    table = pd.read_parquet(folder / "metrics.parquet")
-    return table.drop(columns=[c for c in table if c.startswith(("time/", "memory/"))])
+    return finished(*given, "algo=grpo", *overrides)
 
 
 def test_what_is_off_or_only_kept_changes_no_bit_and_the_best_checkpoint_stays(tmp_path):
     plain = run(tmp_path / "plain")
     folder = run(tmp_path / "kept", *OFF, *KEPT, "replay.capacity=7", "replay.sampling=balanced")
-    pd.testing.assert_frame_equal(metrics(plain), metrics(folder), check_exact=True)
+    assert_same(plain, folder, "metrics")
     evals = pd.read_parquet(folder / "evals.parquet")
     scores = (evals["verdict"] == "ACCEPTED").groupby(evals["step"]).mean().loc[1:]
     info = json.loads((folder / "run.json").read_text())

@@ -4,8 +4,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +13,8 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from tests.command_line import merged
-from tests.experiments.compose import config
+from tests.experiments.compose import assert_same, config
+from tests.experiments.compose import finished as finished_run
 from tests.selection import all_but_slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,11 +32,7 @@ def config_of(output_dir, *overrides):
 
 
 def run(output_dir, *overrides):
-    from experiments.trainer import train
-
-    outcome = train(config_of(output_dir, *overrides))
-    assert outcome.status == "finished", outcome.error
-    return outcome.folder
+    return finished_run(*SMALL, f"output_dir={output_dir}", *overrides)
 
 
 MONTE_CARLO = ["algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4"]
@@ -116,16 +112,23 @@ def test_batches_that_train_the_critic_alone_are_charged_as_all_others(finished,
         assert 0 < first < second, name
 
 
-def deterministic(folder, table):
-    frame = pd.read_parquet(folder / f"{table}.parquet")
-    varying = [c for c in frame if c.startswith(("time/", "memory/")) or c == "cpu_s"]
-    return frame.drop(columns=varying)
-
-
-def assert_same(one, other, *tables):
-    for table in tables:
-        first, second = deterministic(one, table), deterministic(other, table)
-        pd.testing.assert_frame_equal(first, second, check_exact=True)
+def test_continuations_are_paid_for_apart_from_the_responses_and_their_values_are_kept(
+    finished, tmp_path
+):
+    short = ("algo.continuations=3", "steps=2", "eval.every=0", "train.keep_prefix_values=true")
+    folder = run(tmp_path, "algo=vineppo", *short)
+    spent, usual = (pd.read_parquet(f / "metrics.parquet") for f in (folder, finished("ppo")))
+    first, second = spent["budget/prefix_tokens"]
+    assert 0 < first < second and not usual["budget/prefix_tokens"].any()
+    for cost in ("generated_tokens", "trained_tokens"):  # the same responses, by the base
+        assert spent[f"budget/{cost}"][0] == usual[f"budget/{cost}"][0]
+    assert spent["budget/judged_programs"][0] > usual["budget/judged_programs"][0]
+    assert spent["value/explained_variance"].notna().any() and spent["grad_norm"].gt(0).all()
+    kept = [pd.read_feather(file) for file in sorted(folder.glob("prefix_values/step-*.arrow"))]
+    assert [len(values) / 16 for values in kept] == pytest.approx(spent["prefix/cuts"].tolist())
+    assert kept[0]["value"].between(0, 1).all() and kept[0]["error"].between(0, 0.5).all()
+    of_prompts = kept[0][kept[0]["cut"] == 0].groupby("problem")["value"]
+    assert of_prompts.size().tolist() == [4] * 4 and (of_prompts.nunique() == 1).all()
 
 
 # Slow: what PPO adds, a critic, has no randomness of its own.
@@ -159,39 +162,30 @@ def test_equal_weights_with_another_config_share_no_cache(tmp_path):
     assert one["weights"] == other["weights"] and one["policy"] != other["policy"]
 
 
-def start(tmp_path, *overrides):
-    arguments = merged(*SMALL, "algo=grpo", "steps=5000", "eval.every=0", *overrides)
-    process = subprocess.Popen(
-        [sys.executable, "run.py", *arguments, f"output_dir={tmp_path}"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 300  # a loaded machine
+def send_after_two_steps(sent, root):
+    """Send this process a signal once a run in `root` has two rows, or after ten minutes."""
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()[1]
-        journals = list(tmp_path.glob("mini/*/metrics.jsonl"))
+        journals = list(root.glob("mini/*/metrics.jsonl"))
         if journals and journals[0].read_text().count("\n") >= 2:
-            return process, journals[0].parent
-        time.sleep(0.2)
-    process.kill()
-    raise AssertionError("no training step within five minutes")
+            break
+        time.sleep(0.05)
+    os.kill(os.getpid(), sent)
 
 
 # Slow: Ctrl-C's signal is handled in the same way (tests/experiments/run_dir).
 @pytest.mark.parametrize(
-    "signal_number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+    "sent", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
-def test_an_interrupted_run_ends_cleanly_and_is_readable(signal_number, tmp_path):
-    process, folder = start(tmp_path)
-    process.send_signal(signal_number)
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == 130
-    assert out.strip().split("\n")[-1] == f"run folder: {folder}"
-    assert "Traceback" not in err
+def test_an_interrupted_run_ends_cleanly_and_is_readable(sent, tmp_path, call_here):
+    given = merged(*SMALL, "algo=grpo", "steps=5000", "eval.every=0", f"output_dir={tmp_path}")
+    sender = threading.Thread(target=send_after_two_steps, args=(sent, tmp_path), daemon=True)
+    sender.start()
+    done = call_here(*given)
+    (folder,) = tmp_path.glob("mini/*")
+    assert done.returncode == 130
+    assert done.stdout.strip().split("\n")[-1] == f"run folder: {folder}"
+    assert "Traceback" not in done.stderr
     info = json.loads((folder / "run.json").read_text())
     assert info["status"] == "interrupted"
     steps = len(pd.read_parquet(folder / "metrics.parquet"))

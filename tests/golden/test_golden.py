@@ -7,7 +7,7 @@ import pytest
 from tests.golden import __main__ as golden
 
 
-@pytest.mark.parametrize("name", ["spo", "ppo"])
+@pytest.mark.parametrize("name", ["spo", pytest.param("ppo", marks=pytest.mark.slow)])
 def test_a_run_of_five_steps_gives_the_recorded_numbers(name, tmp_path):
     found = golden.run(name, golden.RUNS[name], tmp_path)
     record = json.loads((golden.RECORDS / f"runs.{name}.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 
 from envs.judge.checker_program import PROGRAM
 from envs.judge.judge import Judge, JudgeConfig, Submission
-from envs.judge.verdict_cache import VerdictCache, VerdictLog
+from envs.judge.verdict_cache import VerdictLog
 from envs.problem import CheckerProgram, Judgement, Problem, Test, Verdict
 from envs.sandbox.base import Execution, Outcome, Sandbox
 
@@ -118,13 +118,6 @@ KINDS = {
     "compiled": (lambda position: Execution(Outcome.TIME_LIMIT), Verdict.TIME_LIMIT, True),
 }
 kinds = pytest.mark.parametrize(("execution", "verdict", "kept"), KINDS.values(), ids=KINDS)
-
-
-@pytest.fixture
-def verdicts(tmp_path):
-    opened = VerdictCache(tmp_path / "verdicts.sqlite")
-    yield opened
-    opened.close()
 
 
 @kinds

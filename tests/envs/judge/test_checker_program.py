@@ -7,7 +7,6 @@ import os
 import shutil
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -17,7 +16,6 @@ from envs.judge.judge import Judge, JudgeConfig
 from envs.judge.testlib import Toolchain, find_toolchain
 from envs.judge.verdict_cache import VerdictCache
 from envs.problem import CheckerProgram, Problem, Submission, Test, Verdict
-from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import Execution, Outcome
 from tests.envs.judge.checkers import DATA as FOLDER
 from tests.envs.judge.checkers import (
@@ -31,8 +29,8 @@ from tests.envs.judge.checkers import (
 )
 from tests.envs.programs import tool
 from tests.envs.sandboxes import EVERY_SANDBOX, open_one
+from tests.envs.tasks.dataset_rows import DATA, needs_data
 
-DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[4] / "shared" / "data")
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 FAULTS = yaml.safe_load((FOLDER / "faults.yaml").read_text())
 PRINTS_EXPECTED = "print(1, int(input()) - 1)"
@@ -41,13 +39,6 @@ PRINTS_EXPECTED = "print(1, int(input()) - 1)"
 @pytest.fixture(scope="module", params=EVERY_SANDBOX)
 def sandbox(request):
     with open_one(request.param) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def first_sandbox():
-    """The embedded sandbox, for what does not depend on the form."""
-    with open_sandbox(SandboxConfig(kind="embedded", workers=1)) as opened:
         yield opened
 
 
@@ -74,13 +65,12 @@ def test_a_checker_decides_on_every_sandbox(sandbox, config, language):
 @pytest.mark.parametrize(
     "language", ["python", pytest.param("testlib", marks=[needs_compiler, pytest.mark.slow])]
 )
+@needs_data
 @pytest.mark.parametrize("row", SPECIAL_ROWS)
 # slow in C++: each compiles a checker
 def test_special_rows_with_checkers_of_their_own(sandbox, config, row, language):
-    file = DATA / "taco_special_judge.jsonl"
-    if not file.is_file():
-        pytest.skip(f"no rows in {DATA}")
-    content = json.loads(file.read_text().splitlines()[row])
+    rows = (DATA / "taco_special_judge.jsonl").read_text().splitlines()
+    content = json.loads(rows[row])
     pairs = json.loads(content["input_output"])
     tests = tuple(map(Test, pairs["inputs"], pairs["outputs"]))
     case = SPECIAL_ROWS[row]
@@ -96,10 +86,10 @@ def test_special_rows_with_checkers_of_their_own(sandbox, config, row, language)
 
 
 @pytest.mark.parametrize("early_stop", [True, False])
-def test_counts_are_those_of_tests_in_order(first_sandbox, config, early_stop):
+def test_counts_are_those_of_tests_in_order(real_sandbox, config, early_stop):
     right_but_on_100 = "n = int(input())\nprint(n - 2, 2 + (n == 100))"
     fails_on_9 = "n = int(input())\nprint(n - 2, 2)\nassert n != 9"
-    judge = Judge(first_sandbox, replace(config, early_stop=early_stop))
+    judge = Judge(real_sandbox, replace(config, early_stop=early_stop))
     submissions = [
         Submission(split_problem(SPLIT.python), text) for text in (right_but_on_100, fails_on_9)
     ]
@@ -113,9 +103,9 @@ def test_counts_are_those_of_tests_in_order(first_sandbox, config, early_stop):
     )
 
 
-def test_programs_that_wait_for_one_decision_share_a_start(first_sandbox, config, monkeypatch):
+def test_programs_that_wait_for_one_decision_share_a_start(real_sandbox, config, monkeypatch):
     monkeypatch.setattr("envs.judge.checker_program.PROGRAMS_A_START", 3)
-    judge = Judge(first_sandbox, config)
+    judge = Judge(real_sandbox, config)
     started = []
     job = judge.checkers._job
     monkeypatch.setattr(judge.checkers, "_job", lambda *a: (started.append(len(a[1])), job(*a))[1])
@@ -131,12 +121,12 @@ def test_programs_that_wait_for_one_decision_share_a_start(first_sandbox, config
     assert started == [3, 2, 3, 2, 1, 1, 3, 3, 3, 3]
 
 
-def test_verdicts_by_checkers_are_remembered_on_disk(first_sandbox, config, tmp_path):
+def test_verdicts_by_checkers_are_remembered_on_disk(real_sandbox, config, tmp_path):
     file = tmp_path / "verdicts.sqlite"
     programs = [SPLIT.right, *SPLIT.wrong]
     problem = split_problem(SPLIT.python)
-    before = verdicts(Judge(first_sandbox, config, VerdictCache(file)), problem, *programs)
-    judge = Judge(first_sandbox, config, VerdictCache(file))
+    before = verdicts(Judge(real_sandbox, config, VerdictCache(file)), problem, *programs)
+    judge = Judge(real_sandbox, config, VerdictCache(file))
     assert verdicts(judge, problem, *programs) == before
     assert judge.stats.programs_recalled == len(programs)
     other = split_problem(replace(SPLIT.python, source=SPLIT.python.source + "\n"))
@@ -155,8 +145,8 @@ def one_test(checker: CheckerProgram) -> Problem:
 
 
 @pytest.mark.parametrize("fault", PYTHON_FAULTS)
-def test_a_fault_of_a_python_checker_is_no_verdict(first_sandbox, config, fault):
-    judge = Judge(first_sandbox, replace(config, checker_time_limit_s=0.3))
+def test_a_fault_of_a_python_checker_is_no_verdict(real_sandbox, config, fault):
+    judge = Judge(real_sandbox, replace(config, checker_time_limit_s=0.3))
     problem = one_test(python(PYTHON_FAULTS[fault]))
     if fault == "is no program":
         problem = one_test(CheckerProgram("python", PYTHON_FAULTS[fault]))
@@ -166,8 +156,8 @@ def test_a_fault_of_a_python_checker_is_no_verdict(first_sandbox, config, fault)
 
 @needs_compiler
 @pytest.mark.parametrize("early_stop", [True, False])
-def test_a_checker_that_does_not_compile_is_a_fault(first_sandbox, config, early_stop):
-    judge = Judge(first_sandbox, replace(config, early_stop=early_stop))
+def test_a_checker_that_does_not_compile_is_a_fault(real_sandbox, config, early_stop):
+    judge = Judge(real_sandbox, replace(config, early_stop=early_stop))
     submissions = [Submission(split_problem(testlib("nonsense")), SPLIT.right)] * 2
     for judged in judge.judge(submissions):
         assert judged.verdict is Verdict.INFRA_ERROR
@@ -176,13 +166,11 @@ def test_a_checker_that_does_not_compile_is_a_fault(first_sandbox, config, early
 
 
 @needs_compiler
-def test_on_a_full_disk_a_new_checker_is_no_verdict_and_no_fault(
-    first_sandbox, config, monkeypatch
-):
+def test_on_a_full_disk_a_new_checker_is_no_verdict_and_no_fault(real_sandbox, config, monkeypatch):
     def full(toolchain, source):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    judge, source = Judge(first_sandbox, config), SPLIT.testlib.source
+    judge, source = Judge(real_sandbox, config), SPLIT.testlib.source
     executable = find_toolchain(config.testlib).compile(source)
     problem = one_test(replace(SPLIT.testlib, source=f"// {time.time()}\n{source}"))
     monkeypatch.setattr(Toolchain, "_compile", full)
@@ -205,9 +193,9 @@ def test_a_fault_of_a_testlib_checker_is_no_verdict(sandbox, config, fault):
 
 
 def test_an_exception_is_the_outputs_fault_if_the_checker_reads_the_expected_one(
-    first_sandbox, config
+    real_sandbox, config
 ):
-    judge = Judge(first_sandbox, config)
+    judge = Judge(real_sandbox, config)
     reads_numbers = one_test(python("print(int(sum(map(int, output)) == int(given[0])))"))
     assert verdicts(judge, reads_numbers, "print('2 and 3')") == [Verdict.WRONG_ANSWER]
     assert judge.stats.checker_faults == 0
@@ -219,9 +207,9 @@ HOSTILE_OUTPUTS = FAULTS["checkers that fail at some outputs"]
 
 
 @pytest.mark.parametrize("harm", HOSTILE_OUTPUTS)
-def test_an_output_that_keeps_a_checker_from_deciding_is_wrong(first_sandbox, config, harm):
+def test_an_output_that_keeps_a_checker_from_deciding_is_wrong(real_sandbox, config, harm):
     limits = {"checker_time_limit_s": 0.3, "early_stop": False, "max_checker_faults": 1}
-    judge = Judge(first_sandbox, replace(config, **limits))
+    judge = Judge(real_sandbox, replace(config, **limits))
     problem = split_problem(python(HOSTILE_OUTPUTS[harm]))
     hostile, right = judge.judge([Submission(problem, f"print({i}, 3)") for i in (3, 1)])
     assert hostile.verdict is Verdict.WRONG_ANSWER and hostile.passed == 0
@@ -233,29 +221,29 @@ def test_an_output_that_keeps_a_checker_from_deciding_is_wrong(first_sandbox, co
     assert judge.stats.checker_faults == 0
 
 
-def test_a_checker_that_is_slow_with_the_expected_output_too_is_at_fault(first_sandbox, config):
-    judge = Judge(first_sandbox, replace(config, checker_time_limit_s=0.5))
+def test_a_checker_that_is_slow_with_the_expected_output_too_is_at_fault(real_sandbox, config):
+    judge = Judge(real_sandbox, replace(config, checker_time_limit_s=0.5))
     slow = "import time\nwhile time.process_time() < (0.4, 9)[int(output[0]) > 1]: pass\nprint(1)"
     problem = one_test(python(slow))
     assert verdicts(judge, problem, "print(3, 2)") == [Verdict.INFRA_ERROR]
 
 
-def test_a_nan_is_no_number_to_any_checker(first_sandbox, config):
+def test_a_nan_is_no_number_to_any_checker(real_sandbox, config):
     compares = python("print(int(not abs(float(output[0]) - float(expected[0])) > 1e-6))")
     problem = split_problem(compares, tests=(Test("5\n", "2.5"),))
     programs = ["print(2.5000001)", "print('nan')", "print(2.6)"]
-    found = verdicts(Judge(first_sandbox, config), problem, *programs)
+    found = verdicts(Judge(real_sandbox, config), problem, *programs)
     assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER]
 
 
-def test_an_output_without_end_reaches_no_checker(first_sandbox, config):
+def test_an_output_without_end_reaches_no_checker(real_sandbox, config):
     problem, programs = one_test(python("print(1)")), [f"print('7' * {n})" for n in (2**17, 2**19)]
-    found = verdicts(Judge(first_sandbox, config), problem, *programs)
+    found = verdicts(Judge(real_sandbox, config), problem, *programs)
     assert found == [Verdict.ACCEPTED, Verdict.WRONG_ANSWER]
 
 
-def test_a_problem_is_left_out_after_so_many_faults(first_sandbox, config, caplog):
-    judge = Judge(first_sandbox, replace(config, max_checker_faults=2))
+def test_a_problem_is_left_out_after_so_many_faults(real_sandbox, config, caplog):
+    judge = Judge(real_sandbox, replace(config, max_checker_faults=2))
     problem = one_test(python("import ctypes\nif output[0] != '4': ctypes.string_at(0)\nprint(1)"))
     programs = [f"print(3, {i})" for i in range(3)]
     with caplog.at_level(logging.WARNING, "envs.judge"):
@@ -271,7 +259,7 @@ def test_a_problem_is_left_out_after_so_many_faults(first_sandbox, config, caplo
         "left out: its checker failed on 2 programs",
     )
     assert judge.stats.checker_faults == faults == 2
-    resumed = Judge(first_sandbox, replace(config, max_checker_faults=2))
+    resumed = Judge(real_sandbox, replace(config, max_checker_faults=2))
     resumed.load_state_dict(judge.state_dict())
     assert verdicts(resumed, problem, "print(4, 1, 1)") == [Verdict.INFRA_ERROR]
 

@@ -39,43 +39,11 @@ def test_a_text_too_long_to_parse_is_no_program_but_a_long_block_is():
     assert extract_program(padding + as_response(P) + "\n") is None
 
 
-HOSTILE = {  # text that is repeated
-    "fences": "```python\n",
-    "fences of both kinds": "```\n~~~\n",
-    "fences at the ends of lines": "```python\nx```\nx~~~\n",
-    "closed fences": "```python\nx\n```\n",
-    "docstrings that never close": "```python\n'''\n```\n\"\"\"\n",
-    "code on fences": "```x()\n```\n",
-    "unlabelled blocks": "```\n1\n```\n",
-    "backticks": "`",
-    "tildes": "~",
-    "runs of backticks": "``` ",
-    "blanks": " ",
-    "margins": "> \t",
-    "lines": "\n",
-    "languages": "```python1.1.",
-    "dots": ".",
-    "tags": "[PYTHON]\n",
-    "tags and fences": "[PYTHON]\n```\n",
-    "end tokens": "<|im_end|>",
-    "end tokens after fences": "```python\n```</s>\n",
-    "triple quotes": "'''",
-    "parentheses": "(",
-}
+HOSTILE = yaml.safe_load((Path(__file__).parent / "data" / "hostile.yaml").read_text())
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_response_costs_the_host_little(name):
-    text = HOSTILE[name] * (15_000 // len(HOSTILE[name]))
-    started = time.process_time()
-    for start in ("", "```", "```python\n", "~~~"):
-        for end in ("", "`x", "```python", "\n```", "\n'''\n```"):
-            extract_program(start + text + end)
-    assert time.process_time() - started < 1.5
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("start", ["", "```python\n"])
+@pytest.mark.parametrize("start", ["", "```python\n", "~~~"])
 def test_a_hostile_response_costs_in_proportion_to_its_length(name, start):
     for end in ("", "`x", "\n```"):
         assert growth(extract_program, repeated(HOSTILE[name], start, end), 400_000) < 3

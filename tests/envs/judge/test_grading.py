@@ -27,28 +27,6 @@ LOST = Grade(Verdict.INFRA_ERROR, "lost", doubtful=True)
 
 
 @pytest.mark.parametrize(
-    ("outcome", "stdout", "cpu_s", "verdict", "doubtful"),
-    [
-        (Outcome.FINISHED, b"7\n", 1.9, "ACCEPTED", False),
-        (Outcome.FINISHED, b"8\n", 1.9, "WRONG_ANSWER", False),
-        (Outcome.FINISHED, b"7\n", 2.1, "TIME_LIMIT", True),
-        (Outcome.FINISHED, b"8\n", 2.1, "WRONG_ANSWER", False),
-        (Outcome.TIME_LIMIT, b"", 2.4, "TIME_LIMIT", False),
-        (Outcome.TIME_LIMIT, b"7\n", 1.2, "TIME_LIMIT", True),
-        (Outcome.TIME_LIMIT, b"7\n", 0.01, "TIME_LIMIT", False),
-        (Outcome.RUNTIME_ERROR, b"7\n", 0.1, "RUNTIME_ERROR", False),
-        (Outcome.MEMORY_LIMIT, b"7\n", 0.1, "MEMORY_LIMIT", False),
-        (Outcome.OUTPUT_LIMIT, b"7\n", 0.1, "OUTPUT_LIMIT", False),
-        (Outcome.SYNTAX_ERROR, b"", 0.0, "SYNTAX_ERROR", False),
-        (Outcome.INFRA_ERROR, b"7\n", 0.1, "INFRA_ERROR", True),
-    ],
-)
-def test_grade(outcome, stdout, cpu_s, verdict, doubtful):
-    found = grade("tokens", "7", LIMIT_S, Execution(outcome, stdout, cpu_s=cpu_s))
-    assert (found.verdict, found.doubtful) == (verdict, doubtful)
-
-
-@pytest.mark.parametrize(
     ("outcome", "fields", "verdict", "doubtful", "by_wall_time"),
     [
         ("TIME_LIMIT", {"cpu_s": 0.1}, "TIME_LIMIT", False, True),
@@ -61,10 +39,14 @@ def test_grade(outcome, stdout, cpu_s, verdict, doubtful):
         ("FINISHED", {"cpu_s": 2.1}, "TIME_LIMIT", True, False),
         ("RUNTIME_ERROR", {"late": True}, "RUNTIME_ERROR", True, True),
         ("RUNTIME_ERROR", {"killed": True}, "RUNTIME_ERROR", True, True),
-        ("STARVED", {}, "INFRA_ERROR", True, False),
+        ("FINISHED", {"cpu_s": 1.9}, "ACCEPTED", False, False),
+        ("FINISHED", {"stdout": b"8", "cpu_s": 2.1}, "WRONG_ANSWER", False, False),
+        *((end, {}, end, False, False) for end in ("RUNTIME_ERROR", "MEMORY_LIMIT")),
+        *((end, {}, end, False, False) for end in ("OUTPUT_LIMIT", "SYNTAX_ERROR")),
+        *((end, {}, "INFRA_ERROR", True, False) for end in ("STARVED", "INFRA_ERROR")),
     ],
 )
-def test_what_wall_time_decides(outcome, fields, verdict, doubtful, by_wall_time):
+def test_how_a_test_ended_and_which_times_decide(outcome, fields, verdict, doubtful, by_wall_time):
     execution = Execution(Outcome(outcome), **{"stdout": b"7", "wall_s": 9.0} | fields)
     found = grade("tokens", "7", LIMIT_S, execution)
     assert (found.verdict, found.doubtful) == (verdict, doubtful)

@@ -9,7 +9,6 @@ import pytest
 
 from envs.judge.judge import Judge, JudgeConfig
 from envs.problem import Problem, Submission, Test, Verdict
-from envs.sandbox import SandboxConfig, open_sandbox
 from tests.envs.sandboxes import PATHS, OnPath
 
 TESTS = tuple(Test(f"{n}\n", f"{n * n}\n") for n in (1, 2, -3))
@@ -27,12 +26,6 @@ VERDICTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def sandbox():
-    with open_sandbox(SandboxConfig(kind="embedded", workers=2)) as sandbox:
-        yield sandbox
-
-
 class Programs:
     """Programs that a judge has not seen yet, and how many of a call began as one-shot."""
 
@@ -47,8 +40,8 @@ class Programs:
 
 
 @pytest.fixture
-def programs(sandbox):
-    return Programs(sandbox, Judge(sandbox))
+def programs(real_sandbox):
+    return Programs(real_sandbox, Judge(real_sandbox))
 
 
 def test_what_will_likely_pass_its_first_test_has_no_process_for_it_alone(programs):
@@ -59,17 +52,17 @@ def test_what_will_likely_pass_its_first_test_has_no_process_for_it_alone(progra
     assert programs.one_shots(RIGHT, problem=replace(SQUARE, name="another", tests=TESTS[1:])) == 1
 
 
-def test_where_all_tests_run_none_has_a_process_of_its_own(sandbox):
-    programs = Programs(sandbox, Judge(sandbox, JudgeConfig(early_stop=False)))
+def test_where_all_tests_run_none_has_a_process_of_its_own(real_sandbox):
+    programs = Programs(real_sandbox, Judge(real_sandbox, JudgeConfig(early_stop=False)))
     assert programs.one_shots(FAILS_FIRST, RIGHT) == 0
     assert programs.one_shots(RIGHT, problem=replace(SQUARE, tests=TESTS[:1])) == 1
 
 
 @pytest.mark.parametrize("early_stop", [True, False])
-def test_verdicts_and_counters_are_the_same_on_both_ways(sandbox, early_stop):
+def test_verdicts_and_counters_are_the_same_on_both_ways(real_sandbox, early_stop):
     found = []
     for path in PATHS:
-        judge = Judge(OnPath(sandbox, path), JudgeConfig(early_stop=early_stop))
+        judge = Judge(OnPath(real_sandbox, path), JudgeConfig(early_stop=early_stop))
         judged = judge.judge([Submission(SQUARE, f"```python\n{p}\n```") for p in VERDICTS])
         assert [j.verdict for j in judged] == list(VERDICTS.values()), path
         stats = replace(judge.stats, cpu_s=0.0, judged_again=0)

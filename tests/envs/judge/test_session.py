@@ -10,7 +10,6 @@ import pytest
 from envs.judge.judge import Judge, Submission
 from envs.problem import Problem, Test
 from envs.sandbox.base import Outcome, Sandbox, SandboxError
-from envs.sandbox.embedded import EmbeddedSandbox
 
 TESTS = tuple(Test(f"{n}\n", f"{n * n}\n") for n in (1, 2, 3, -4, 5, 6))
 SQUARES = [Problem(f"square {n}", "", (), TESTS[n:], time_limit_s=n + 1.0) for n in range(3)]
@@ -22,12 +21,6 @@ PROGRAMS = (
     "print((",
     "no program",
 )
-
-
-@pytest.fixture(scope="module")
-def sandbox():
-    with EmbeddedSandbox(2) as sandbox:
-        yield sandbox
 
 
 class Starving(Sandbox):
@@ -76,21 +69,21 @@ def told(judge, pieces):
 
 @pytest.mark.parametrize("size", [1, 4, 7])
 @pytest.mark.parametrize("starving", [None, Outcome.STARVED, Outcome.INFRA_ERROR])
-def test_pieces_in_any_order_are_judged_as_one_call(sandbox, size, starving):
+def test_pieces_in_any_order_are_judged_as_one_call(real_sandbox, size, starving):
     made = submissions()
     mixed = random.Random(size).sample(made, len(made))
     pieces = [mixed[at : at + size] for at in range(0, len(mixed), size)]
 
     def opened():
-        return Starving(sandbox, starving) if starving else sandbox
+        return Starving(real_sandbox, starving) if starving else real_sandbox
 
     whole = told(Judge(opened()), [made])
     assert told(Judge(opened()), pieces) == whole
     assert whole[-1]["judged_again"] == (5 if starving else 0)  # as many run test 3
 
 
-def test_a_session_that_is_abandoned_ends_soon_and_leaves_a_sandbox_that_works(sandbox):
-    judge = Judge(sandbox)
+def test_a_session_that_is_abandoned_ends_soon_and_leaves_a_sandbox_that_works(real_sandbox):
+    judge = Judge(real_sandbox)
     slow = Problem("slow", "", (), (Test("", ""),), time_limit_s=100.0)
     failed = []
 

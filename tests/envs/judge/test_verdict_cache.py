@@ -9,7 +9,6 @@ from envs.judge.grading import Grade
 from envs.judge.judge import Judge, JudgeConfig
 from envs.judge.verdict_cache import CachedGrades, VerdictCache
 from envs.problem import Verdict
-from envs.sandbox import SandboxConfig, open_sandbox
 from envs.sandbox.base import Execution, Outcome
 from tests.envs.judge.test_judge import (
     PROGRAMS,
@@ -17,30 +16,11 @@ from tests.envs.judge.test_judge import (
     SQUARE,
     WRONG_FROM_2,
     WRONG_ON_NEGATIVE,
-    Recorder,
     submissions,
 )
 
 OF_THE_MACHINE = ("cpu_s", "judged_again", "programs_recalled", "recalled_s")
 KEY = ("1", "problem", "program")
-
-
-@pytest.fixture(scope="module")
-def real_sandbox():
-    with open_sandbox(SandboxConfig(kind="embedded", workers=2)) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def sandbox(real_sandbox):
-    return Recorder(real_sandbox)
-
-
-@pytest.fixture
-def verdicts(tmp_path):
-    opened = VerdictCache(tmp_path / "new" / "verdicts.sqlite")
-    yield opened
-    opened.close()
 
 
 def counted(judge):
@@ -51,24 +31,24 @@ def said(judgements):
     return [replace(judgement, cpu_s=0.0) for judgement in judgements]
 
 
-def ran(sandbox):
-    return [program for batch in sandbox.batches for program in batch]
+def ran(recorder):
+    return [program for batch in recorder.batches for program in batch]
 
 
 @pytest.mark.parametrize("early_stop", [True, False])
 def test_a_judge_that_recalls_says_counts_and_learns_the_same_and_runs_nothing(
-    sandbox, verdicts, early_stop
+    recorder, verdicts, early_stop
 ):
     config = JudgeConfig(early_stop=early_stop)
     batches = [submissions(*PROGRAMS), submissions(WRONG_FROM_2 + "\n", RIGHT, RIGHT + "\n")]
-    first, second, plain = (Judge(sandbox, config, v) for v in (verdicts, verdicts, None))
+    first, second, plain = (Judge(recorder, config, v) for v in (verdicts, verdicts, None))
     for batch in batches:
         made = said(first.judge(batch))
         assert made == said(plain.judge(batch))
-    sandbox.batches.clear()
+    recorder.batches.clear()
     for batch in batches:
         given = said(second.judge(batch))
-    assert given == made and ran(sandbox) == []
+    assert given == made and ran(recorder) == []
     assert counted(first) == counted(second) == counted(plain)
     assert second.state_dict().keys() == first.state_dict().keys()
     assert second.state_dict()["problems"] == first.state_dict()["problems"]
@@ -78,58 +58,58 @@ def test_a_judge_that_recalls_says_counts_and_learns_the_same_and_runs_nothing(
 
 
 def test_a_program_is_run_where_another_order_of_tests_asks_for_what_is_not_known(
-    sandbox, verdicts
+    recorder, verdicts
 ):
     # known to fail on test 1, and nothing of test 3, which this judge has learnt to run first
-    Judge(sandbox, verdicts=verdicts).judge(submissions(WRONG_FROM_2))
-    judge = Judge(sandbox, verdicts=verdicts)
+    Judge(recorder, verdicts=verdicts).judge(submissions(WRONG_FROM_2))
+    judge = Judge(recorder, verdicts=verdicts)
     judge.judge(submissions(WRONG_ON_NEGATIVE))
-    sandbox.batches.clear()
+    recorder.batches.clear()
     (other,) = judge.judge(submissions(WRONG_FROM_2))
-    assert ran(sandbox) == [WRONG_FROM_2] and other.detail.startswith("test 3")
-    sandbox.batches.clear()
+    assert ran(recorder) == [WRONG_FROM_2] and other.detail.startswith("test 3")
+    recorder.batches.clear()
     # both are known now, whichever is asked for
-    again = Judge(sandbox, verdicts=verdicts)
+    again = Judge(recorder, verdicts=verdicts)
     assert again.judge(submissions(WRONG_FROM_2))[0].detail.startswith("test 1")
     again.judge(submissions(WRONG_ON_NEGATIVE))
-    assert ran(sandbox) == []
+    assert ran(recorder) == []
 
 
-def test_a_syntax_error_is_one_whichever_test_comes_first(sandbox, verdicts):
+def test_a_syntax_error_is_one_whichever_test_comes_first(recorder, verdicts):
     broken = "```python\nprint((\n```"
-    (made,) = Judge(sandbox, verdicts=verdicts).judge(submissions(broken))
-    judge = Judge(sandbox, verdicts=verdicts)
+    (made,) = Judge(recorder, verdicts=verdicts).judge(submissions(broken))
+    judge = Judge(recorder, verdicts=verdicts)
     judge.judge(submissions(WRONG_ON_NEGATIVE))
-    sandbox.batches.clear()
-    assert said(judge.judge(submissions(broken))) == said([made]) and ran(sandbox) == []
+    recorder.batches.clear()
+    assert said(judge.judge(submissions(broken))) == said([made]) and ran(recorder) == []
 
 
-def test_another_judge_recalls_nothing(sandbox, verdicts):
-    Judge(sandbox, verdicts=verdicts).judge(submissions(RIGHT))
-    sandbox.batches.clear()
-    Judge(sandbox, JudgeConfig(output_limit_mb=5), verdicts).judge(submissions(RIGHT))
+def test_another_judge_recalls_nothing(recorder, verdicts):
+    Judge(recorder, verdicts=verdicts).judge(submissions(RIGHT))
+    recorder.batches.clear()
+    Judge(recorder, JudgeConfig(output_limit_mb=5), verdicts).judge(submissions(RIGHT))
     other = replace(SQUARE, time_limit_s=2.0)
-    Judge(sandbox, verdicts=verdicts).judge(submissions(RIGHT, problem=other))
-    assert ran(sandbox) == [RIGHT, RIGHT]
+    Judge(recorder, verdicts=verdicts).judge(submissions(RIGHT, problem=other))
+    assert ran(recorder) == [RIGHT, RIGHT]
 
 
 @pytest.mark.parametrize(
     "found", [Execution(Outcome.INFRA_ERROR), Execution(Outcome.TIME_LIMIT, cpu_s=0.5, wall_s=9.0)]
 )
-def test_what_was_in_doubt_is_not_for_other_runs(sandbox, verdicts, found):
-    sandbox.replace = lambda batch, job, execution: found if batch == 0 else execution
-    (judgement,) = Judge(sandbox, verdicts=verdicts).judge(submissions(RIGHT))
+def test_what_was_in_doubt_is_not_for_other_runs(recorder, verdicts, found):
+    recorder.replace = lambda batch, job, execution: found if batch == 0 else execution
+    (judgement,) = Judge(recorder, verdicts=verdicts).judge(submissions(RIGHT))
     assert judgement.verdict is Verdict.ACCEPTED
-    sandbox.batches.clear()
-    sandbox.replace = lambda batch, job, execution: execution
-    Judge(sandbox, verdicts=verdicts).judge(submissions(RIGHT))
-    assert ran(sandbox) == [RIGHT]
+    recorder.batches.clear()
+    recorder.replace = lambda batch, job, execution: execution
+    Judge(recorder, verdicts=verdicts).judge(submissions(RIGHT))
+    assert ran(recorder) == [RIGHT]
 
 
-def test_a_file_that_fails_is_told_of_once_and_programs_are_run(sandbox, tmp_path, caplog):
+def test_a_file_that_fails_is_told_of_once_and_programs_are_run(recorder, tmp_path, caplog):
     file = tmp_path / "verdicts.sqlite"
     file.write_bytes(b"no data base" * 1000)
-    judge = Judge(sandbox, verdicts=VerdictCache(file))
+    judge = Judge(recorder, verdicts=VerdictCache(file))
     for _ in range(2):
         assert judge.judge(submissions(RIGHT))[0].verdict is Verdict.ACCEPTED
     assert len(caplog.records) == 1 and str(file) in caplog.text

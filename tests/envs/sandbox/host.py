@@ -14,8 +14,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from envs.sandbox.docker import OWNER, owner
 
@@ -65,6 +68,14 @@ def resident_mb(processes: dict[int, str]) -> float:
         with contextlib.suppress(OSError):
             pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 60.0, pause: float = 0.01) -> Any:
+    """Return what `condition` returns once that is true, or in the end."""
+    deadline = time.monotonic() + seconds
+    while not (holds := condition()) and time.monotonic() < deadline:
+        time.sleep(pause)
+    return holds
 
 
 @dataclass

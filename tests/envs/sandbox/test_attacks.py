@@ -11,7 +11,6 @@ import json
 import secrets as randomness
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,7 +21,7 @@ from envs.judge.judge import Judge, JudgeConfig, Submission
 from envs.problem import Judgement, Problem, Test, Verdict
 from envs.sandbox.base import Sandbox
 from tests.envs.programs import ATTACKS, HELD, Program, tool
-from tests.envs.sandbox.host import Canary, Traces, descendants, resident_mb
+from tests.envs.sandbox.host import Canary, Traces, descendants, eventually, resident_mb
 from tests.envs.sandboxes import (
     EVERY_SANDBOX,
     PATHS,
@@ -135,13 +134,13 @@ def judged_with_a_core(judge: Judge, submission: Submission) -> Judgement:
 
 def at_rest(canary: Canary, docker: bool) -> Traces:
     """Return the host's traces once every container has started its server and zygote."""
-    deadline = time.monotonic() + 20
-    while True:
+
+    def rests() -> Traces | None:
         traces = Traces.now(canary.nonce, docker)
         containers, processes = traces.containers
-        if processes == 2 * containers or time.monotonic() > deadline:
-            return traces
-        time.sleep(0.02)
+        return traces if processes == 2 * containers else None
+
+    return eventually(rests, 20, 0.02) or Traces.now(canary.nonce, docker)
 
 
 @pytest.mark.parametrize(
@@ -162,17 +161,14 @@ def test_attack(name, kind, opened, canary):
         judge = Judge(OnPath(sandbox, path), CONFIG)
         judgements[path] = judged_with_a_core(judge, submission)
     judge_innocents(judge)
-    deadline = time.monotonic() + 20
-    while (
-        after := Traces.now(canary.nonce, kind == "docker")
-    ) != traces_before and time.monotonic() < deadline:
-        time.sleep(0.02)
+    docker = kind == "docker"
+    rests = eventually(lambda: Traces.now(canary.nonce, docker) == traces_before, 20, 0.02)
     for path, judgement in judgements.items():
         assert judgement.verdict in expected, (path, judgement.detail)
         if attack.hunts:
             assert judgement.passed == attack.tests - 1, (path, judgement.detail)
             assert judgement.detail.endswith("found 'HELD'")
-    assert after == traces_before
+    assert rests, (Traces.now(canary.nonce, docker), traces_before)
     assert resident_mb(descendants()) < resident_before + 64
     canary.check()
 

@@ -24,6 +24,7 @@ from envs.sandbox.docker import (
     worker_options,
 )
 from envs.sandbox.python_runtime import base_python
+from tests.envs.sandbox.host import eventually
 
 ROOT = Path(__file__).parents[3]
 DOUBLE = "print(2 * int(input()))"
@@ -61,13 +62,6 @@ def at_work(sandbox: DockerSandbox) -> list[str]:
 def free_mb() -> int:
     match = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
     return int(match[1]) // 1024
-
-
-def eventually(condition, seconds: float = 60.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not (holds := condition()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return holds
 
 
 def test_owner_is_known_dead_only_by_its_own_kernel():

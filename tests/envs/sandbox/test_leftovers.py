@@ -4,7 +4,6 @@ import ast
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from envs.sandbox.base import Job, Limits, Outcome
 from envs.sandbox.embedded import EmbeddedSandbox, form_unavailable
 from envs.sandbox.pool import Task
 from tests.envs.programs import ATTACKS, HONEST, tool
-from tests.envs.sandbox.host import descendants, is_running
+from tests.envs.sandbox.host import descendants, eventually, is_running
 from tests.envs.sandboxes import open_one
 
 # Each level doubles what the compiler writes.
@@ -34,15 +33,9 @@ def test_a_program_being_compiled_ends_with_its_worker(form):
         [worker] = sandbox._connections
         worker.begin(Task(0, Job(SLEEPS_ONCE_COMPILED, ("",), limits)))
         worker.flush()
-        deadline = time.monotonic() + 60
-        while not (begun := set(descendants()) - before):
-            assert time.monotonic() < deadline, "the program's process does not begin"
-            time.sleep(0.001)
+        assert (begun := eventually(lambda: set(descendants()) - before, pause=0.001))
         worker.handle.process.kill()
-        deadline = time.monotonic() + 60
-        while survivors := [pid for pid in begun if is_running(pid)]:
-            assert time.monotonic() < deadline, survivors
-            time.sleep(0.01)
+        assert eventually(lambda: not any(map(is_running, begun)))
 
 
 WRITE = tool("write.py")
@@ -68,10 +61,7 @@ def test_the_folder_of_programs_goes_with_its_worker_or_at_the_next_start():
         [worker] = sandbox._connections
         worker.begin(Task(0, Job(WRITE, ("600",), Limits(cpu_s=20, wall_s=600))))
         worker.flush()
-        deadline = time.monotonic() + 60
-        while not (folder / "closed").exists():
-            assert time.monotonic() < deadline, "the program writes nothing"
-            time.sleep(0.01)
+        assert eventually((folder / "closed").exists), "the program writes nothing"
         worker.handle.process.kill()
         worker.handle.process.wait()
         assert folder.exists()

@@ -15,7 +15,7 @@ from envs.sandbox.base import Job, Limits, Outcome, SandboxError
 from envs.sandbox.embedded import EmbeddedSandbox, EmbeddedWorker, strongest_form, worker_config
 from envs.sandbox.inside.framing import join_body, patience_s, report
 from envs.sandbox.pool import Pool, Task, WorkerConnection, WorkerHandle, WorkerLost
-from tests.envs.sandbox.host import child_pids, is_running
+from tests.envs.sandbox.host import child_pids, eventually, is_running
 
 ROOT = Path(__file__).parents[3]
 DOUBLE = "print(int(input()) * 2)"
@@ -187,10 +187,7 @@ def test_workers_die_with_their_host(form):
         below = [pid for guard in child_pids(host.pid) for pid in (guard, *child_pids(guard))]
         assert len(below) >= 2  # at least one guard and its server
         host.kill()
-    deadline = time.monotonic() + 60.0
-    while any(map(is_running, below)):
-        assert time.monotonic() < deadline, "workers outlive their host"
-        time.sleep(0.05)
+    assert eventually(lambda: not any(map(is_running, below))), "workers outlive their host"
 
 
 def test_one_run_at_a_time(sandbox):

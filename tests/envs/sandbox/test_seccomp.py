@@ -144,8 +144,3 @@ def test_other_tables_of_calls_are_out_of_reach():
     assert run(program, X86_64, 0x40000000) == errno.EPERM  # x32: read
     assert run(program, X86_64, -1) == errno.EPERM
     assert all(run(program, X86_64, number) == errno.EPERM for number in range(440, 1000))
-
-
-def test_an_unknown_machine_is_an_error():
-    with pytest.raises(KeyError):
-        child_filter("pdp11")

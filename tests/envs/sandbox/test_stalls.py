@@ -17,7 +17,7 @@ from envs.problem import Problem, Test, Verdict
 from envs.sandbox.base import Job, Limits, Outcome, Sandbox
 from envs.sandbox.docker import connect
 from tests.envs.programs import tool
-from tests.envs.sandbox.host import child_pids
+from tests.envs.sandbox.host import child_pids, eventually
 from tests.envs.sandboxes import EVERY_SANDBOX, SANDBOXES, open_one
 
 WALL_S = 0.75
@@ -70,12 +70,9 @@ def begun_tests(server: int) -> list[int]:
 
 def running_test(server: int) -> int:
     """The PID of the first test whose program begins."""
-    deadline = time.monotonic() + 60.0
-    while time.monotonic() < deadline:
-        for pid in begun_tests(server):
-            return pid
-        time.sleep(0.005)
-    raise AssertionError("no test has begun")
+    begun = eventually(lambda: begun_tests(server), pause=0.005)
+    assert begun, "no test has begun"
+    return begun[0]
 
 
 def below(pid: int) -> list[int]:

@@ -5,6 +5,9 @@ import base64
 import json
 import pickle
 import zlib
+from pathlib import Path
+
+import yaml
 
 from tests.envs.tasks.dataset_rows import statement
 
@@ -13,6 +16,7 @@ SUBTRACT = "a, b = map(int, input().split())\nprint(a - b)"
 ADD_FUNCTION = "def add(a, b):\n    return a + b"
 ADD_METHOD = "class Solution:\n    def add(self, a: int, b: int) -> int:\n        return a + b"
 STARTER = "class Solution:\n    def add(self, a: int, b: int) -> int:\n        "
+ROWS = yaml.safe_load((Path(__file__).parent / "data" / "rows.yaml").read_text("utf-8"))
 PAIRS = [(1, 2), (5, 7), (10, -4), (0, 0)]
 STDIN = [{"input": f"{a} {b}\n", "output": f"{a + b}\n"} for a, b in PAIRS]
 CALLS = [{"input": f"{a}\n{b}", "output": f"{a + b}"} for a, b in PAIRS]
@@ -53,28 +57,9 @@ def deepcoder_lcb(number=0, function=False, **changed):
 
 
 def codeforces(number=0, **changed):
-    return {
-        "id": f"{number}/A",
-        "contest_start": 1504432800,  # 2017-09-03
-        "time_limit": 1.0,
-        "memory_limit": 256.0,
-        "description": statement(number),
-        "input_format": "Two integers.",
-        "output_format": "Their sum.",
-        "interaction_format": None,
-        "note": None,
-        "examples": [{"input": "1 2", "output": "3"}],
-        "rating": 800,
-        "tags": ["math"],
-        "official_tests": [
-            {key: text.replace("\n", "\r\n") for key, text in test.items()} for test in STDIN
-        ],
-        "official_tests_complete": True,
-        "input_mode": "stdio",
-        "generated_checker": None,
-        "executable": True,
-        "generated_tests": 0,
-    } | changed
+    tests = [{key: text.replace("\n", "\r\n") for key, text in test.items()} for test in STDIN]
+    own = {"id": f"{number}/A", "description": statement(number), "official_tests": tests}
+    return ROWS["codeforces"] | own | changed
 
 
 def packed(value):
@@ -101,41 +86,18 @@ def livecodebench(number=0, function=False, private=None, **changed):
 
 
 def codecontests_plus(number=0, **changed):
-    return {
-        "source": "Codeforces",
+    right = [("int main() {}", "cpp"), (ADD, "py3"), ("print 3", "py2")]
+    own = {
         "id": f"{number}_A",
-        "title": "Sum",
         "description": statement(number),
-        "time_limit": 2000,
-        "memory_limit": 256,
-        "validator": "int main() {}",
-        "generator": "int main() {}",
-        "generator_cmd": "./gen",
-        "checker": '#include "testlib.h"\nint main() {}',
         "test_cases": STDIN,
-        "correct_submissions": [
-            {"code": "int main() {}", "language": "cpp"},
-            {"code": ADD, "language": "py3"},
-            {"code": "print 3", "language": "py2"},
-        ],
+        "correct_submissions": [{"code": code, "language": name} for code, name in right],
         "incorrect_submissions": [{"code": SUBTRACT, "language": "py3"}],
-        "true_positive_rate": 1.0,
-        "true_negative_rate": 1.0,
-    } | changed
+    }
+    return ROWS["codecontests_plus"] | own | changed
 
 
 def taco_verified(number=0, **changed):
     tests = {key: [test[key[:-1]] for test in STDIN] for key in ("inputs", "outputs")}
-    return {
-        "id": number,
-        "question": statement(number),
-        "input_output": json.dumps(tests),
-        "solutions": [ADD],
-        "starter_code": "",
-        "difficulty": "EASY",
-        "tags": "['Mathematics']",
-        "source": "codeforces",
-        "date": "2018-05-01",
-        "time_limit": "2.0 seconds",
-        "memory_limit": "256.0 megabytes",
-    } | changed
+    own = {"question": statement(number), "input_output": json.dumps(tests), "solutions": [ADD]}
+    return ROWS["taco_verified"] | {"id": number} | own | changed

@@ -208,92 +208,77 @@ CUT = base64.b64encode(zlib.compress(pickle.dumps("[]" * 900))[:-9]).decode()
 SAMPLES_ONLY = "no tests but the statement's samples"
 
 
-@pytest.mark.parametrize(
-    ("convert", "row", "reason"),
-    [
-        (contests.taco, {"input_output": ""}, "input_output is empty"),
-        (contests.taco, {"input_output": None}, "input_output is not an object"),
-        (contests.taco, {"input_output": "{'inputs': []}"}, "input_output is not JSON"),
-        (contests.taco, {"input_output": "[" * 100_000}, "input_output is not JSON"),
-        (contests.taco, taco_row([], []), "no tests"),
-        (contests.taco, taco_row(["1"], []), "inputs and outputs differ in number"),
-        (contests.taco, taco_row({"a": 1}, ["1"]), "inputs and outputs are not lists"),
-        (contests.taco, taco_row(["1", "2"], ["", "\n"]), "all expected outputs are empty"),
+SKIPPED = {
+    contests.taco: [
+        ({"input_output": ""}, "input_output is empty"),
+        ({"input_output": None}, "input_output is not an object"),
+        ({"input_output": "{'inputs': []}"}, "input_output is not JSON"),
+        ({"input_output": "[" * 100_000}, "input_output is not JSON"),
+        (taco_row([], []), "no tests"),
+        (taco_row(["1"], []), "inputs and outputs differ in number"),
+        (taco_row({"a": 1}, ["1"]), "inputs and outputs are not lists"),
+        (taco_row(["1", "2"], ["", "\n"]), "all expected outputs are empty"),
+        (taco_row(["1"], ["1"], starter_code="# here"), "starter code without a function"),
+        (taco_row(["not json"], ["1"], fn_name="f"), "an argument is not JSON"),
+        (taco_row(["1"], ["1"], solutions="[broken"), "solutions is not JSON"),
+    ],
+    contests.code_contests: [
+        (code_contests_row(input_file="in.txt"), "reads a file"),
+        (code_contests_row(output_file="out.txt"), "writes a file"),
+        ({"description": "Add."}, "no tests"),
         (
-            contests.taco,
-            taco_row(["1"], ["1"], starter_code="# here"),
-            "starter code without a function",
-        ),
-        (contests.taco, taco_row(["not json"], ["1"], fn_name="f"), "an argument is not JSON"),
-        (contests.taco, taco_row(["1"], ["1"], solutions="[broken"), "solutions is not JSON"),
-        (contests.code_contests, code_contests_row(input_file="in.txt"), "reads a file"),
-        (contests.code_contests, code_contests_row(output_file="out.txt"), "writes a file"),
-        (contests.code_contests, {"description": "Add."}, "no tests"),
-        (
-            contests.code_contests,
             code_contests_row(public_tests={"input": ["1"], "output": []}),
             "inputs and outputs differ in number",
         ),
-        (contests.codecontests_plus, made.codecontests_plus(test_cases=None), "no tests"),
+    ],
+    contests.codecontests_plus: [
+        (made.codecontests_plus(test_cases=None), "no tests"),
         (
-            contests.codecontests_plus,
             made.codecontests_plus(test_cases=[{"input": "1" * 5_000_000, "output": "1"}]),
             "all tests are too large",
         ),
-        (contests.codeforces, made.codeforces(official_tests=[]), SAMPLES_ONLY),
+    ],
+    contests.codeforces: [
+        (made.codeforces(official_tests=[]), SAMPLES_ONLY),
+        (made.codeforces(official_tests=[{"input": "1  2\r\n", "output": "3\r\n"}]), SAMPLES_ONLY),
+        (made.codeforces(interaction_format="Query."), "interactive"),
+        (made.codeforces(input_mode="file"), "reads input.txt and writes .*"),
+        (made.codeforces(executable=False), "no program was ever run on .*"),
+    ],
+    contests.livecodebench: [
+        (made.livecodebench(private="[]"), "no private tests"),
+        (made.livecodebench(private='{"a": 1}'), "tests are not a list .*"),
+        (made.livecodebench(private="%%%"), ".* neither JSON nor base64.*"),
+        (made.livecodebench(private=CUT), "private_test_cases are cut off"),
+        (made.livecodebench(private=made.packed([1])), ".* pickle of something else than text"),
         (
-            contests.codeforces,
-            made.codeforces(official_tests=[{"input": "1  2\r\n", "output": "3\r\n"}]),
-            SAMPLES_ONLY,
-        ),
-        (contests.codeforces, made.codeforces(interaction_format="Query."), "interactive"),
-        (contests.codeforces, made.codeforces(input_mode="file"), "reads input.txt and writes .*"),
-        (contests.codeforces, made.codeforces(executable=False), "no program was ever run on .*"),
-        (contests.livecodebench, made.livecodebench(private="[]"), "no private tests"),
-        (contests.livecodebench, made.livecodebench(private='{"a": 1}'), "tests are not a list .*"),
-        (contests.livecodebench, made.livecodebench(private="%%%"), ".* neither JSON nor base64.*"),
-        (contests.livecodebench, made.livecodebench(private=CUT), "private_test_cases are cut off"),
-        (
-            contests.livecodebench,
-            made.livecodebench(private=made.packed([1])),
-            ".* pickle of something else than text",
-        ),
-        (
-            contests.livecodebench,
             made.livecodebench(private=made.packed(Reducer())),
             "private_test_cases ask for more than plain values",
         ),
-        (contests.livecodebench, made.livecodebench(public_test_cases="[{"), ".* is not JSON"),
+        (made.livecodebench(public_test_cases="[{"), ".* is not JSON"),
+        (made.livecodebench(function=True, metadata="{"), "metadata is not JSON"),
+    ],
+    contests.deepcoder: [
+        (made.deepcoder_taco(problem=None), "problem is not a text"),
+        (made.deepcoder_taco(tests=""), "tests is empty"),
+        (made.deepcoder_taco(tests="[]"), "no tests"),
+        (made.deepcoder_taco(tests='["1"]'), "tests are not a list of objects"),
         (
-            contests.livecodebench,
-            made.livecodebench(function=True, metadata="{"),
-            "metadata is not JSON",
-        ),
-        (contests.deepcoder, made.deepcoder_taco(problem=None), "problem is not a text"),
-        (contests.deepcoder, made.deepcoder_taco(tests=""), "tests is empty"),
-        (contests.deepcoder, made.deepcoder_taco(tests="[]"), "no tests"),
-        (contests.deepcoder, made.deepcoder_taco(tests='["1"]'), "tests are not a list of objects"),
-        (
-            contests.deepcoder,
             made.deepcoder_taco(tests=[STDIN | {"output": None}]),
             "a test without an input or an output",
         ),
+        (made.deepcoder_taco(tests=[STDIN, CALL]), "some tests call a function .*"),
+        (made.deepcoder_taco(tests=[CALL]), ".* call a function without a name"),
         (
-            contests.deepcoder,
-            made.deepcoder_taco(tests=[STDIN, CALL]),
-            "some tests call a function .*",
-        ),
-        (
-            contests.deepcoder,
-            made.deepcoder_taco(tests=[CALL]),
-            ".* call a function without a name",
-        ),
-        (
-            contests.deepcoder,
             made.deepcoder_taco(tests=[CALL | {"fn_name": "f"}, CALL | {"fn_name": "g"}]),
             "the tests call more than one function",
         ),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("convert", "row", "reason"), [(c, *case) for c, cases in SKIPPED.items() for case in cases]
 )
 def test_rows_that_cannot_be_judged_say_why(convert, row, reason):
     with pytest.raises(SkipRow, match=f"^{reason}$"):

@@ -2,8 +2,10 @@
 
 import datetime
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
 from envs.tasks.parsers import (
     SkipRow,
@@ -18,41 +20,15 @@ from envs.tasks.parsers import (
     tag_list,
 )
 
+LIMITS = yaml.safe_load((Path(__file__).parent / "data" / "limits.yaml").read_text("utf-8"))
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("2 seconds", 2.0),
-        ("1.5 second", 1.5),
-        ("0.5 - 1 seconds", 1.0),
-        ("500 ms", 0.5),
-        ("1500 - 2000 milliseconds", 2.0),
-        ("3.0", 3.0),
-        ("1 minute", 60.0),
-        ("null", None),
-        ("0 seconds", None),
-        ("", None),
-        (None, None),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "value"), LIMITS["seconds"])
 def test_time_limits_in_words(text, value):
     assert seconds(text) == value
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("256 megabytes", 256),
-        ("256.0 MB", 256),
-        ("65536 KB", 64),
-        ("1.5 GB", 1536),
-        ("1 gigabyte", 1024),
-        ("50000 bytes", 1),
-        ("512", 512),
-        ("unknown", None),
-        (None, None),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), LIMITS["megabytes"])
 def test_memory_limits_in_words(text, value):
     assert megabytes(text) == value
 

@@ -1,16 +1,13 @@
 """task=starter: the rows of MBPP that a small model solved, in MBPP's own splits."""
 
 import csv
-import os
 from pathlib import Path
-
-import pytest
 
 from envs.tasks import open_task
 from envs.tasks.loaders.functions import mbpp_split
+from tests.envs.tasks.dataset_rows import DATA, needs_data
 from tests.experiments.compose import config
 
-DATA = Path(os.environ.get("SPO_BENCH_DATA") or Path(__file__).parents[3] / "../shared/data")
 RATES = Path(__file__).parents[3] / "assets" / "starter" / "rates.csv"
 PUBLISHED = {"train": "train", "tune": "validation", "choose": "validation", "test": "test"}
 
@@ -35,7 +32,7 @@ def test_supervised_training_has_all_of_train_and_the_same_problems_elsewhere():
         assert wide[name]["good"] == ("true" if all_of_it else row["good"])
 
 
-@pytest.mark.skipif(not (DATA / "mbpp.jsonl").is_file(), reason="MBPP's rows are not here")
+@needs_data
 def test_it_holds_exactly_the_good_problems_each_in_its_mbpp_split():
     task = open_task(config("task=starter", f"task.path={DATA / 'mbpp.jsonl'}").task)
     names = {split: {problem.name for problem in getattr(task, split)} for split in PUBLISHED}

@@ -2,8 +2,10 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from envs.judge.extract import as_response
 from envs.judge.judge import Judge, JudgeConfig, Submission
@@ -18,41 +20,21 @@ from envs.tasks.strength import (
     shown_tests,
 )
 
+DATA = yaml.safe_load((Path(__file__).parent / "data" / "strength.yaml").read_text("utf-8"))
+FAR = f"For 2 3 4, {'and so on, ' * MAX_GAP_CHARS} print 7 1."
+
 
 def problem(statement, *tests, samples=(), **fields):
     pairs = tuple(Test(*test) for test in tests)
     return Problem("p", statement, tuple(Test(*sample) for sample in samples), pairs, **fields)
 
 
-@pytest.mark.parametrize(
-    ("statement", "shown"),
-    [
-        ("Add.\n\n-----Sample Input-----\n2\n3 4\n\n-----Sample Output-----\n7 1\n", True),
-        ("Add.\nInput:\n\n2\n3   4\n\nOutput:\n\n7\n1", True),
-        ("Add. For `2 3 4` print `7 1`.", True),
-        ("Add. For 2 3 4 print 71.", False),
-        ("Add. For 2 3 45 print 7 1.", False),
-        ("Add. For 12 3 4 print 7 1.", False),
-        ("Print 7 1 first; then comes 2 3 4.", False),
-        (f"For 2 3 4, {'and so on, ' * MAX_GAP_CHARS} print 7 1.", False),
-        ("2 3 4 is one input. 2 3 4 gives 7 1.", True),
-        ("", False),
-    ],
-)
+@pytest.mark.parametrize(("statement", "shown"), [*DATA["shown"], (FAR, False)])
 def test_a_test_is_shown_if_its_output_follows_its_input(statement, shown):
     assert len(shown_tests(problem(statement, ("2\n3 4\n", "7\n1\n")))) == shown
 
 
-@pytest.mark.parametrize(
-    ("statement", "shown"),
-    [
-        (">>> f([1, 2], 'ab')\nTrue", True),
-        ('Input: xs = [1,2], s = "AB"\nOutput: true', True),
-        ("f((1, 2), 'ab') == True", True),
-        ("f([1, 2, 3], 'ab') == True", False),
-        ("f([1, 2], 'ab') == False", False),
-    ],
-)
+@pytest.mark.parametrize(("statement", "shown"), DATA["shown calls"])
 def test_a_call_is_shown_in_any_of_the_usual_spellings(statement, shown):
     one = problem(statement, ('[[1, 2], "ab"]', "true"), fn_name="f", checker="call")
     assert len(shown_tests(one)) == shown
@@ -106,66 +88,10 @@ def test_hostile_statements_take_linear_time(statement, test, fn_name):
 # Cheap programs.
 
 
-def of_tests(tests, checker="tokens", statement="", **fields):
-    return Problem("p", statement, (), tuple(Test(*test) for test in tests), checker, **fields)
-
-
-SHOWN = "In 1 comes, out goes 5. In 2 comes, out goes 7 7."
-SAMPLES = [("1\n", "5\n"), ("2\n", "7 7\n")]
+EARNED = {name: set(case.pop("earned")) for name, case in DATA["cheap"].items()}
 CASES = {
-    "samples only": of_tests(SAMPLES, statement=SHOWN),
-    "one is hidden": of_tests([*SAMPLES, ("3\n", "9\n")], statement=SHOWN),
-    "one output": of_tests([("1\n", "No\n"), ("2\n", "No\n")]),
-    "either case": of_tests([("1\n", "no\n"), ("2\n", "No\n")], "case_insensitive"),
-    "floats": of_tests([("1\n", "0.0\n"), ("2\n", "0.0000001\n")], "floats"),
-    "a stated tolerance": of_tests(
-        [("1\n", "0.0\n"), ("2\n", "0.009\n")], "floats absolute=0.01 relative=0.0"
-    ),
-    "digits": of_tests([("1\n", "00\n"), ("2\n", "0\n")], "text"),
-    "echo": of_tests([("1 2\n", "1 2\n"), ("3 4\n", "3\n4\n")]),
-    "minus one": of_tests([("1\n", "-1\n"), ("2\n", "-01\n")]),
-    "words": of_tests([("é\r\n", "ü\n"), ("'\n", '"""\\\n')], statement='For é ü, for \' """\\ .'),
-    "nothing": of_tests([("1\n", " \n"), ("2\n", "\n")]),
-    "call": of_tests(
-        [("[[1, 2]]", "3"), ('["é"]', '{"a": [null, 1.5]}')],
-        "call",
-        'f([1, 2]) is 3, f("é") is {"a": [null, 1.5]}',
-        fn_name="f",
-    ),
-    "call of a constant": of_tests([("[1]", "-1"), ("[0]", "-1")], "call", fn_name="f"),
-    "assert of tuples": of_tests(
-        [
-            ('[{"": ["tuple", [1, 2]]}]', "result == (2, 1)"),
-            ("[[]]", "result == {'a': {3}}"),
-            ("[1]", "abs(result - 0.5) < 0.1"),
-        ],
-        "assert",
-        "f((1, 2)) is (2, 1), f([]) gives {'a': {3}}, f(1) is 0.5",
-        fn_name="f",
-    ),
-    "assert of truth": of_tests([("[3]", "result")], "assert", fn_name="f"),
-    "call of nothing": of_tests([("[]", "null")], "call", fn_name="f"),
-    "call that echoes": of_tests([('["a"]', '"a"'), ("[[]]", "[]")], "call", fn_name="f"),
-}
-# the cheap programs that pass every test
-EARNED = {
-    "samples only": {"samples table"},
-    "one is hidden": set(),
-    "one output": {"first output"},
-    "either case": {"first output", "NO"},
-    "floats": {"first output", "0"},
-    "a stated tolerance": {"first output", "0"},
-    "digits": set(),
-    "echo": {"echo of the input"},
-    "minus one": {"first output", "-1"},
-    "words": {"samples table"},
-    "nothing": {"first output", "empty"},
-    "call": {"samples table"},
-    "call of a constant": {"first output", "-1"},
-    "assert of tuples": {"samples table"},
-    "assert of truth": {"first output", "echo of the input", "1", "-1", "YES"},
-    "call of nothing": {"first output", "empty"},
-    "call that echoes": {"echo of the input"},
+    name: problem(case.pop("statement", ""), *case.pop("tests"), **case)
+    for name, case in DATA["cheap"].items()
 }
 
 

@@ -134,14 +134,11 @@ MISSING = {
     "task.prompt=/nowhere": "task.prompt",
     "model=local model.path=/nowhere": "model.path=/nowhere",
     "model=local model.path=tests": "config.json",
-    "runtime=ray runtime.address=localhost:1": "runtime",
-    "model.device=cuda": "no GPU",
 }
 
 
 @pytest.mark.parametrize("given", MISSING)
 def test_what_is_missing_is_said_before_anything_loads(given, tmp_path, monkeypatch):
-    monkeypatch.setattr(preflight, "GPU_DEVICES", ())
     monkeypatch.setattr(preflight, "vllm_version", lambda: None)
     config = config_of(given.split())
     if "output_dir" not in given:

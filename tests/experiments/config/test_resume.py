@@ -21,7 +21,9 @@ from experiments.learner.learner import Learner
 from experiments.rollout.generate import Session
 from experiments.rollout.rollouts import Rollouts
 from experiments.run_dir.records import Records
+from tests.experiments.compose import assert_same as assert_same_tables
 from tests.experiments.compose import config as config_of
+from tests.experiments.compose import finished
 from tests.selection import all_but_slow
 
 SMALL = [
@@ -73,10 +75,7 @@ def go_on(folder, *overrides):
 
 
 def assert_same(folder, undisturbed):
-    for table in ("metrics", "evals"):
-        frames = [pd.read_parquet(run / f"{table}.parquet") for run in (folder, undisturbed)]
-        varying = [c for c in frames[1] if c.startswith(("time/", "memory/")) or c == "cpu_s"]
-        pd.testing.assert_frame_equal(*(f.drop(columns=varying) for f in frames), check_exact=True)
+    assert_same_tables(folder, undisturbed, "metrics", "evals")
     logs = ("samples/*.arrow", "prefix_values/*.arrow")
     parts = [
         sorted(file for log in logs for file in run.glob(log)) for run in (folder, undisturbed)
@@ -98,10 +97,10 @@ def undisturbed(tmp_path_factory):
     def of(case, *overrides):
         if case not in made:
             started = time.monotonic()
-            outcome = begin(tmp_path_factory.mktemp(case), *CASES[case], *overrides)
-            assert outcome.status == "finished", outcome.error
-            steps = len(pd.read_parquet(outcome.folder / "metrics.parquet"))
-            made[case] = outcome.folder, (time.monotonic() - started) / steps
+            given = [*SMALL, *CASES[case], *overrides]
+            folder = finished(*given, f"output_dir={tmp_path_factory.mktemp(case)}")
+            steps = len(pd.read_parquet(folder / "metrics.parquet"))
+            made[case] = folder, (time.monotonic() - started) / steps
         return made[case]
 
     return of
@@ -110,9 +109,8 @@ def undisturbed(tmp_path_factory):
 @pytest.fixture(scope="module")
 def four_steps(tmp_path_factory):
     """A finished run of four steps of grpo, made once."""
-    outcome = begin(tmp_path_factory.mktemp("four"), *CASES["grpo"], "steps=4")
-    assert outcome.status == "finished", outcome.error
-    return outcome.folder
+    few = [*SMALL, *CASES["grpo"], "steps=4"]
+    return finished(*few, f"output_dir={tmp_path_factory.mktemp('four')}")
 
 
 @pytest.fixture
@@ -331,11 +329,6 @@ def test_a_schedule_with_an_end_keeps_it(tmp_path):
     assert composition.resumed_config(folder, ["eval.every=0"]).steps == 6
     with pytest.raises(UserError, match=r"train\.schedule=linear"):
         composition.resumed_config(folder, ["steps=9"])
-
-
-def test_no_run_folder_is_said(tmp_path):
-    with pytest.raises(UserError, match="no run folder"):
-        composition.resumed_config(tmp_path, [])
 
 
 def test_a_run_that_is_still_going_on_is_not_resumed(tmp_path):

@@ -98,6 +98,29 @@ def test_log_probs_are_the_learners(host, policy, prompts, temperature):
     assert differences(policy, prompts, completions, temperature + 0.3).max() > 0.1
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_continuations_have_the_learners_log_probs_and_the_responses_limit(
+    host, policy, prompts, temperature
+):
+    """Greedy ones end the response as it ended. Two of each prefix share vLLM's prefix cache."""
+    engine, prompts = VLLMEngine(host, policy, ends(policy)), prompts[:24]
+    whole = [c.tokens for c in write(engine, prompts, temperature)]
+    begun = [[tokens[:t] for t in range(0, len(tokens), 5) for _ in "ab"] for tokens in whole]
+    seeds, sampling = [range(len(group)) for group in begun], Sampling(32, temperature)
+    found = flat(engine.generate(Request(prompts, seeds, sampling, begun, continues=True)))
+    rows = [row for row, group in enumerate(begun) for _ in group]
+    texts = [(*b, *c.tokens) for b, c in zip(flat(begun), found, strict=True)]
+    assert max(map(len, texts)) <= 32
+    assert all(c.truncated <= (len(t) == 32) for t, c in zip(texts, found, strict=True))
+    if temperature == 0:
+        assert texts == [whole[row] for row in rows]
+        return
+    scored = score(policy, Tokens.pack(prompts, rows, texts, 0, torch.device("cpu")), 1.0).logp
+    for logp, text, c in zip(scored.tolist(), texts, found, strict=True):
+        own = logp[len(text) - len(c.tokens) : len(text)]
+        assert c.logps == pytest.approx(own, abs=1e-4)
+
+
 def test_three_syncs_of_other_weights_each_take_effect(host, policy, prompts):
     engine = VLLMEngine(host, frozen_copy(policy), ends(policy))
     for number in (1, 2, 3):

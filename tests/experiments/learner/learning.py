@@ -20,6 +20,7 @@ ALGORITHMS = {
     "ppo-separate": PPO(options_of("ppo"), 1.0),
     "ppo-shared": PPO(options_of("ppo", critic="shared", entropy_coef=0.01), 1.0),
     "ppo-ewma": algorithms.make("ppo_ewma"),
+    "prime": algorithms.make("prime"),
     "grpo": GRPO(options_of("grpo"), 1.0),
     "grpo-drop": GRPO(options_of("grpo", zero_variance="drop", aggregate="token_mean"), 1.0),
 }

@@ -11,7 +11,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 
 from algorithms import make
 from algorithms.base import Needs
-from algorithms.ppo import PPO
 from experiments.errors import UserError
 from experiments.learner import costs
 from experiments.learner.batching import pack
@@ -27,7 +26,7 @@ from experiments.learner.costs import (
 from experiments.policy.lora import adapted
 from experiments.policy.policy import Policy
 from experiments.run_dir.ledger import Text
-from tests.compose import model_config, options_of
+from tests.compose import model_config
 from tests.experiments.compose import config
 from tests.experiments.kinds import SLIDING, model_of
 from tests.experiments.learner.learning import ALGORITHMS, GROUP, REWARDS, learner_of, samples_from
@@ -56,6 +55,8 @@ def test_what_a_run_holds_is_exact():
     weights = 4 * sum(parameter.numel() for parameter in model.parameters())
     assert parts["policy"] == parts["gradients"] == parts["AdamW's moments"] / 2 == weights
     assert "critic" not in parts and "reference" not in parts
+    scored = estimate(model_config, resolved(), Needs(critic="log_probs"), on_gpu=False)
+    assert scored["gradients"] == 2 * weights and scored["critic"] == weights
 
 
 @pytest.mark.parametrize(
@@ -132,10 +133,12 @@ def test_the_reference_once_and_the_policy_each_epoch(tiny, epochs):
     assert flops == model.forward(texts) + epochs * trained
 
 
-def test_a_critic_that_learns_apart_has_one_pass_in_a_batchs_only_step(tiny):
-    algorithm = PPO(options_of("ppo"), 1.0)
+@pytest.mark.parametrize("name", ["ppo-separate", "prime"])
+def test_a_critic_that_learns_apart_has_one_pass_in_a_batchs_only_step(tiny, name):
+    algorithm = ALGORITHMS[name]
     flops, texts = charged(tiny, algorithm)
     model, critic = model_flops(tiny), critic_flops(Policy(tiny))
+    critic = model if name == "prime" else critic  # its log-probs take all logits
     expected = critic.forward(texts) + critic.backward(texts)
     expected += model.forward(texts) + model.backward(texts)
     expected += model.forward(texts) if algorithm.needs.reference else 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import algorithms
 from algorithms.base import Needs
 from algorithms.grpo import GRPO
 from algorithms.policy_gradient import GroupReinforce
@@ -14,8 +15,17 @@ from algorithms.ppo import PPO
 from experiments.errors import UserError
 from experiments.learner.batching import micro_batches, pack
 from experiments.learner.modules import GROWTH, learning_rate_factor
-from tests.compose import options_of, train_config
-from tests.experiments.learner.learning import ALGORITHMS, GROUP, REWARDS, learner_of, samples_from
+from experiments.policy import lora
+from experiments.policy.policy import Policy
+from tests.compose import model_config, options_of, train_config
+from tests.experiments.learner.learning import (
+    ALGORITHMS,
+    GROUP,
+    REWARDS,
+    learner_of,
+    learner_over,
+    samples_from,
+)
 
 
 @pytest.mark.parametrize("name", ["spo", "ppo-separate", "ppo-shared", "grpo"])
@@ -148,7 +158,7 @@ def test_a_budget_of_tokens_holds_prompts_and_padding_too(tiny, lengths):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", ["spo", "ppo-separate", "grpo"])
+@pytest.mark.parametrize("name", ["spo", "ppo-separate", "grpo", "prime"])
 def test_the_state_after_two_steps_of_low_precision_holds_all_of_the_training(name, dtype, tiny):
     """As on a GPU: the weights have few bits, the optimiser's copies and moments are float32."""
     model = copy.deepcopy(tiny).to(dtype)
@@ -200,6 +210,34 @@ def test_a_batch_with_nothing_to_learn_from_changes_nothing(tiny):
     assert {name for name, value in metrics.items() if value == value} == {"kept_share"}
     assert metrics["kept_share"] == 0
     assert all(map(torch.equal, learner.model.parameters(), tiny.parameters()))
+
+
+@pytest.mark.parametrize("adapter", [False, True])
+def test_primes_token_rewards_add_up_to_its_reward_models_logit(adapter, tiny):
+    """log π_φ(y) by transformers alone; π_φ begins as the reference and learns which pass."""
+    policy = Policy(copy.deepcopy(tiny))
+    if adapter:
+        policy = lora.adapted(policy, model_config(adapter="lora", adapter_rank=4), seed=0)
+    samples = samples_from(tiny, REWARDS)
+    prime = algorithms.make("prime", beta=0.2, learning_rate=3e-4 if adapter else 3e-3)
+    learner = learner_over(policy, prime, temperature=0.7)
+    learnt = [learner.update(samples, GROUP, None)["prime/cross_entropy"] for _ in range(8)]
+    assert learnt[0] == pytest.approx(math.log(2), abs=1e-6) and learnt[-1] < learnt[0] - 0.01
+    _, batch, _ = learner._assemble(samples, GROUP)
+    sums = []
+    for sample in samples:
+        prompt = list(sample.prompt.tokens)
+        ids = torch.tensor([[*prompt, *sample.tokens]])
+        with torch.no_grad():
+            found = [
+                model(ids).logits[0, len(prompt) - 1 : -1] / 0.7
+                for model in (learner.modules.critic.model, tiny)
+            ]
+        chosen = [x.log_softmax(-1).gather(-1, ids[0, len(prompt) :, None]).sum() for x in found]
+        sums.append(0.2 * (chosen[0] - chosen[1]))
+    probability, success = prime.values_and_outcomes(batch)
+    torch.testing.assert_close(probability.logit(), torch.stack(sums), rtol=1e-3, atol=1e-4)
+    assert success.tolist() == REWARDS
 
 
 def test_divergence_is_said(tiny):

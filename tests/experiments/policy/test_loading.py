@@ -5,10 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +20,7 @@ from experiments.policy.loading import check_lengths, check_tokens
 from experiments.replay.programs import encode_response
 from tests.compose import model_config, run_config
 from tests.experiments.kinds import model_of
+from tests.hub import refusing
 
 ROOT = Path(__file__).resolve().parents[3]
 NANO = ROOT / "assets" / "nano"
@@ -68,46 +67,26 @@ HUBS = {
 }
 
 
-@contextmanager
-def serving(handler):
-    """Yield the endpoint of a hub on this machine."""
-    server = HTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-class HubOfCases(BaseHTTPRequestHandler):
-    """Answers each model's requests as HUBS says; what a gated model is may be asked."""
-
-    def do_GET(self):
-        name = next((name for name in HUBS if f"/{name}" in self.path), "some/unknown")
-        status, code, _ = HUBS[name]
-        body = b""
-        if name == "some/gated" and self.path.startswith("/api/"):
-            status, body = 200, json.dumps({"id": name, "gated": "manual", "siblings": []}).encode()
-        self.send_response(status)
-        self.send_header("X-Error-Code", code)
-        self.send_header("X-Error-Message", "as the hub says it")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-    do_HEAD = do_GET
+def answer(path):
+    """Refuse each model as HUBS says; what a gated model is may be asked."""
+    name = next((name for name in HUBS if f"/{name}" in path), "some/unknown")
+    if name == "some/gated" and path.startswith("/api/"):
+        about = {"id": name, "gated": "manual", "siblings": []}
+        return 200, "GatedRepo", json.dumps(about).encode()
+    return *HUBS[name][:2], b""
 
 
 @pytest.fixture(scope="module")
 def refusals(tmp_path_factory):
     """What loading each model of HUBS comes to."""
-    with serving(HubOfCases) as endpoint:
+    with refusing(answer) as endpoint:
         return load(tmp_path_factory.mktemp("hub"), *HUBS, HF_ENDPOINT=endpoint)
+
+
+def test_a_gpu_that_is_not_there_is_said_by_the_key(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=r"model\.device=cuda:0: no GPU"):
+        loading.pick_device("cuda:0")
 
 
 @pytest.mark.parametrize("name", HUBS)
@@ -200,49 +179,34 @@ def test_a_run_leaves_out_cudnns_attention():
 
 
 gguf = pytest.importorskip("gguf")
-WIDTH, MIDDLE, LAYERS = 32, 64, 1
+WIDTH, MIDDLE = 32, 64
 TOKENS = ["<s>", "</s>", *map(chr, range(ord("a"), ord("z") + 1)), "Ġ", "ab"]
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+ABOUT = {"block_count": 1, "context_length": 64, "embedding_length": WIDTH, "head_count": 1}
+ABOUT |= {"feed_forward_length": MIDDLE, "head_count_kv": 1, "layer_norm_rms_eps": 1e-5}
+ABOUT |= {"rope_freq_base": 10000.0, "vocab_size": len(TOKENS), "tokenizer_model": "gpt2"}
+ABOUT |= {"token_list": TOKENS, "token_types": [3, 3, *[1] * (len(TOKENS) - 2)]}
+ABOUT |= {"token_merges": ["a b"], "bos_token_id": 0, "eos_token_id": 1}
+ABOUT |= {"chat_template": TEMPLATE}
 
 
 def tensors(rng):
     """The tensors of a Llama with one head, in float32."""
-    shapes = {
-        "token_embd.weight": (len(TOKENS), WIDTH),
-        "output_norm.weight": (WIDTH,),
-        "blk.0.attn_norm.weight": (WIDTH,),
-        "blk.0.ffn_norm.weight": (WIDTH,),
-        "blk.0.attn_q.weight": (WIDTH, WIDTH),
-        "blk.0.attn_k.weight": (WIDTH, WIDTH),
-        "blk.0.attn_v.weight": (WIDTH, WIDTH),
-        "blk.0.attn_output.weight": (WIDTH, WIDTH),
-        "blk.0.ffn_gate.weight": (MIDDLE, WIDTH),
-        "blk.0.ffn_up.weight": (MIDDLE, WIDTH),
-        "blk.0.ffn_down.weight": (WIDTH, MIDDLE),
-    }
-    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    shapes = {"token_embd": (len(TOKENS), WIDTH), "output_norm": (WIDTH,)}
+    shapes |= {f"blk.0.{norm}_norm": (WIDTH,) for norm in ("attn", "ffn")}
+    shapes |= {f"blk.0.attn_{name}": (WIDTH, WIDTH) for name in ("q", "k", "v", "output")}
+    shapes |= {"blk.0.ffn_gate": (MIDDLE, WIDTH), "blk.0.ffn_up": (MIDDLE, WIDTH)}
+    shapes |= {"blk.0.ffn_down": (WIDTH, MIDDLE)}
+    drawn = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    return {f"{name}.weight": values.astype(np.float32) for name, values in drawn.items()}
 
 
 def write_gguf(file, quantised="blk.0.ffn_up.weight"):
     """Write a tiny model with one tensor in Q4_1; return its tensors as the file holds them."""
     held = tensors(np.random.default_rng(0))
     writer = gguf.GGUFWriter(str(file), "llama")
-    writer.add_block_count(LAYERS)
-    writer.add_context_length(64)
-    writer.add_embedding_length(WIDTH)
-    writer.add_feed_forward_length(MIDDLE)
-    writer.add_head_count(1)
-    writer.add_head_count_kv(1)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_vocab_size(len(TOKENS))
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list(TOKENS)
-    writer.add_token_types([3, 3, *[1] * (len(TOKENS) - 2)])
-    writer.add_token_merges(["a b"])
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(1)
-    writer.add_chat_template(TEMPLATE)
+    for name, value in ABOUT.items():
+        getattr(writer, f"add_{name}")(value)
     kind = gguf.GGMLQuantizationType.Q4_1
     for name, values in held.items():
         if name == quantised:

@@ -15,18 +15,9 @@ from experiments.trainer import train
 # Weights & Biases and TensorBoard without a network: what they wrote is read back.
 
 SMALL = [
-    "algo=grpo",
-    "steps=2",
-    "eval.every=0",
-    "eval.samples=6",
-    "eval.k=[1,2]",
-    "train.prompts=2",
-    "train.group_size=2",
-    "train.lag=1",
-    "task.train_problems=4",
-    "task.tune_problems=2",
-    "task.choose_problems=2",
-    "task.test_problems=2",
+    *("algo=grpo", "steps=2", "eval.every=0", "eval.samples=6", "eval.k=[1,2]"),
+    *("train.prompts=2", "train.group_size=2", "train.lag=1", "task.train_problems=4"),
+    *("task.tune_problems=2", "task.choose_problems=2", "task.test_problems=2"),
     "sandbox=embedded",
 ]
 

@@ -12,7 +12,7 @@ from envs.sandbox.embedded import EmbeddedSandbox
 from experiments.errors import UserError
 from experiments.runtime.judges import JudgeShard, ShardedJudge, open_environments, shard_of
 from experiments.trainer import train
-from tests.experiments.compose import config
+from tests.experiments.compose import config, finished
 
 SMALL = ["steps=2", "eval.samples=4", "eval.k=[1,2]", "train.prompts=4", "train.group_size=4"]
 
@@ -32,16 +32,8 @@ def no_sandbox(monkeypatch):
 
 
 def test_sums_open_no_sandbox_whatever_the_algorithm_asks_for(tmp_path):
-    given = [
-        "algo=spo",
-        "algo.q0=monte_carlo",
-        "algo.q0_samples=4",
-        "train.offline_share=0.5",
-        *SMALL,
-    ]
-    outcome = train(config("task=sums", *given, f"output_dir={tmp_path}"))
-    folder = outcome.folder
-    assert outcome.status == "finished"
+    given = ["algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4", "train.offline_share=0.5"]
+    folder = finished("task=sums", *given, *SMALL, f"output_dir={tmp_path}")
     info = json.loads((folder / "run.json").read_text())
     assert info["sandbox"] == {"name": "none", "strength": "no program is run"}
     assert info["judge_version"].startswith("first-integer-")

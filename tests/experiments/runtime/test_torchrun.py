@@ -54,8 +54,9 @@ CASES = {  # name → (algorithm, its options, training options)
     "grpo-few": ("grpo", {"zero_variance": "drop"}, {}),  # one group is kept: ranks stay empty
     "ppo_ewma-adapter": ("ppo_ewma", {"decay": 0.5}, {"minibatches": 2}),
     "remix": ("remix", {"base_from": 0, "reincarnate_at": 1}, {"epochs": 2}),
+    "prime": ("prime", {}, {"micro_batch": 5}),
 }
-FAST = ("spo-offline", "ppo-checkpointed", "grpo-few", "ppo_ewma-adapter")
+FAST = ("spo-offline", "ppo-checkpointed", "grpo-few", "ppo_ewma-adapter", "prime")
 # A token that occurs only in a group whose rewards are equal has a gradient that is rounding. With
 # AdamW's own ε, 1e-8, its first step is 7 % of the rate, in a direction that depends on the order
 # of additions.
