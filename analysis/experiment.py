@@ -14,8 +14,7 @@ import pandas as pd
 
 from analysis import comparisons
 from analysis.budgets import smoothing_window
-from analysis.crossing import crossing_table
-from analysis.front import front_differences
+from analysis.front import crossing_table, front_differences
 from analysis.groups import EvaluatedModel, Group, base_key, common_ks, evaluated_models, group_runs
 from analysis.metrics import reported_metrics
 from analysis.programs import precompute_normal_forms

@@ -18,8 +18,8 @@ import numpy as np
 from analysis import comparisons
 from analysis.budgets import BUDGET_TITLES, final_budget
 from analysis.comparisons import PairedDifference
-from analysis.crossing import crossing_statement
 from analysis.experiment import Experiment
+from analysis.front import crossing_statement
 from analysis.groups import EvaluatedModel, Group, as_text, common_problems, join_names, spoken
 from analysis.intervals import smallest_difference
 from analysis.metrics import AT_EQUAL, DISTINCT, TITLES

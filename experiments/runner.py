@@ -31,9 +31,8 @@ from experiments.config.checks import parse, print_notes
 from experiments.config.composition import config_of, is_finished, jobs_of
 from experiments.config.preflight import check_before_start, resolve_defaults
 from experiments.config.schema import RunConfig
-from experiments.costs import expected
 from experiments.errors import FAILED, INTERRUPTED, End, UserError
-from experiments.launch import check_launch, run_alone, run_one, torchrun_ranks
+from experiments.launch import check_launch, expected, run_alone, run_one, torchrun_ranks
 from experiments.run_dir import interrupts
 from experiments.run_dir.atomic_files import check_unlocked, lock
 from experiments.run_dir.provenance import changes

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.crossing import crossing
 from analysis.experiment import build_experiment
 from analysis.figures import group_styles, pass_at_k_panels
 from analysis.findings import findings
+from analysis.front import crossing
 from analysis.pass_at_k import curve_ks, pass_at_k
 from analysis.runs import load_run
 from analysis.tables import pass_at_k_table
