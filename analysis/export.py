@@ -79,7 +79,7 @@ def write_log(run: Run, step: int, out: Path) -> None:
     metrics = {k: log.EvalMetric(name=k, value=one.mean()) for k, one in scores.items()}
     spec = log.EvalSpec(
         created=run.info["started"],
-        task=f"{run.info['task']} step {step}",
+        task=f"{run.config['task']['name']} step {step}",
         dataset=log.EvalDataset(name=run.name),
         model=f"{run.algo}/{run.info['model']}",
         config=log.EvalConfig(epochs=max(sample.epoch for sample in samples)),

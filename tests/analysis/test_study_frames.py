@@ -52,6 +52,7 @@ def test_an_evaluation_becomes_a_log_that_inspect_ai_reads(make_run, tmp_path, c
     read_eval_log = pytest.importorskip("inspect_ai.log").read_eval_log
     assert export.main([f"runs={run}", f"out={out}"]) == 0
     log, evals = read_eval_log(str(out)), pd.read_parquet(run / "evals.parquet")
+    assert log.eval.task == "mini step 20"
     last = evals[evals["step"] == 20].set_index(["problem", "sample"])
     assert len(log.samples) == len(last) == 15
     for sample in log.samples:
