@@ -188,6 +188,14 @@ def test_a_program_that_stops_itself_is_at_its_limit(sandbox):
     assert sandbox.replaced == 0
 
 
+@pytest.mark.parametrize("sandbox", ["landlock"], indirect=True)
+def test_the_kernel_ends_no_program_at_the_limit_which_the_worker_watches(sandbox):
+    program = "import resource\nprint(resource.getrlimit(resource.RLIMIT_CPU)[1])"
+    limits = Limits(cpu_s=7.0, wall_s=WALL_S)
+    [(_, [execution])] = sandbox.run([Job(program, ("",), limits)], lambda *_: True)
+    assert int(execution.stdout) > 1.5 * 7  # it counts ticks, of which a busy machine has too many
+
+
 # In a PID namespace of its own, a program can only have the kernel end it, at its own CPU limit.
 KILLS_ITSELF = (
     "import resource, signal, threading\nsignal.pthread_kill(threading.get_ident(), 9)\n"
