@@ -96,7 +96,7 @@ def _long(width: int, layers: int, learning_rate: float, **more: Any) -> dict[st
 SIZES: dict[str, dict[str, Any]] = {
     "1m": {},
     "5m": _long(320, 4, 1.2e-3, steps=4000, batch_size=8, saved_dtype="float16"),
-    "15m": _long(384, 8, 1e-3, steps=4000, batch_size=8, threads=2),
+    "15m": _long(384, 8, 1e-3, steps=1800, batch_size=8, saved_dtype="float16"),
     "25m": _long(512, 7, 8e-4, steps=2500, batch_size=32),  # for a GPU, as the next
     "60m": _long(768, 8, 6e-4, steps=2500, batch_size=32),
     # learns from conversations
