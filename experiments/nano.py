@@ -84,6 +84,7 @@ class Recipe:
     tokenizer_texts: int = 8000  # pairs that a tokenizer is trained on
     saved_dtype: str = "float32"  # of the weights in the file
     threads: int = 1  # of the CPU
+    autocast: bool = False  # matrix products in bfloat16
 
 
 def _long(width: int, layers: int, learning_rate: float, **more: Any) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def _long(width: int, layers: int, learning_rate: float, **more: Any) -> dict[st
 SIZES: dict[str, dict[str, Any]] = {
     "1m": {},
     "5m": _long(320, 4, 1.2e-3, steps=4000, batch_size=8, saved_dtype="float16"),
-    "15m": _long(384, 8, 1e-3, steps=1800, batch_size=8, saved_dtype="float16"),
+    "15m": _long(384, 8, 1e-3, steps=3200, batch_size=8, threads=2, autocast=True),
     "25m": _long(512, 7, 8e-4, steps=2500, batch_size=32),  # for a GPU, as the next
     "60m": _long(768, 8, 6e-4, steps=2500, batch_size=32),
     # learns from conversations
@@ -347,7 +348,8 @@ def pretrain(out: Path, recipe: Recipe, device: str = "cpu", minutes: float | No
             pending = batches(conversations, tokenizer, recipe.batch_size)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(place, recipe)
-        loss = program_loss(model, *(part.to(device) for part in pending.pop()))
+        with torch.autocast(torch.device(device).type, torch.bfloat16, recipe.autocast):
+            loss = program_loss(model, *(part.to(device) for part in pending.pop()))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
