@@ -12,6 +12,7 @@ readers do not see:
     <!-- differences: pass@1 -->     rows: the pairs in `gains` of the study's file
     <!-- claims -->                  what became of each claim
     <!-- ranks -->                   rank correlation between sizes, and the pairs that invert
+    <!-- values: 100; base; auc: logp -->  of values.csv, step and writer first; rows: arms
     <!-- front: raft; spo -->        writes the page's figure, pass@k over pass@1 along training
     <!-- answer -->                  SPO's differences in all studies; writes the page's figure
     <!-- leaderboard -->             arms of all studies that were evaluated on test problems
@@ -23,7 +24,8 @@ between two sizes <!--= 1m - 5m; tau of pass@1 -->.
 Columns: those of table.csv, costs.csv and crossing.csv; metrics of turns.csv; `area`; `METRIC at
 AXIS` (equal budget); `COLUMN in second half` (of the steps, of metrics.parquet); `spread of
 pass@K` over seeds; `steps to .95 of pass@1`, the mean over seeds of the first evaluation with so
-much, none where a seed has no such evaluation; of differences also `time` and `memory`.
+much, none where a seed has no such evaluation; of differences also `time` and `memory`. Of
+values.csv (analysis/values.py), in the row `spo 100 base`: `auc: log_ratio`, `slope of soft: Q`.
 Forms: `interval` and `letters` of an arm, `range` over seeds of a second half, `mean`, `unsigned`
 and `verdict` of a difference (is it above 0?).
 """
@@ -65,7 +67,7 @@ FOREST = TEMPLATE.with_name("forest.svg.j2")
 LESS = {"time": "s", "memory": "MB"}  # metrics where less is better → unit
 SHARES = ("pass@", "distinct", "area")  # columns that are written as .473; others as 1,234
 QUOTE = re.compile(r"<!--= ?(.*?) ?-->")
-KINDS_OF_BLOCK = "table|differences|claims|ranks|answer|leaderboard"
+KINDS_OF_BLOCK = "table|differences|claims|ranks|values|answer|leaderboard"
 BLOCK = re.compile(rf"(<!-- ({KINDS_OF_BLOCK})(?:: (.*?))? -->\n\n).*?<!-- end -->", re.S)
 NOT_PROSE = re.compile(  # code, headings, tables, list numbers, links' targets, quotes, comments
     r"```.*?```|`[^`]*`|^(?:#|\|).*?$|^\d+\.(?= )|\]\([^)]*\)"
@@ -141,6 +143,8 @@ class Results:
                 labels[label] = short
         self.bases = [name for name in labels.values() if name not in self.arms]
         self.cells, self.ranks = dict(_cells(tables, labels)), tables["ranks"]
+        if (values := folder / "values.csv").is_file():
+            self.cells.update(_value_cells(pd.read_csv(values)))
         self.letters = {
             (labels[row["label"]], row["metric"]): str(row["letters"])
             for row in tables["letters"].to_dict("records")
@@ -250,6 +254,13 @@ class Results:
                 inverted = str(row["inverted"]).replace("*", r" \*") or "none"
                 rows.append([*cells, row["smaller"], row["larger"], inverted])
             return markdown_table(head, rows)
+        if kind == "values":
+            step, writer, *columns = columns
+            cells = [[self.cell(f"{a} {step} {writer}", c) for c in columns] for a in self.arms]
+            shown = [[cell.text() if cell else "–" for cell in row] for row in cells]
+            return markdown_table(
+                ["arm", *columns], [[a, *row] for a, row in zip(self.arms, shown, strict=True)]
+            )
         if kind == "differences":
             pairs = self.study.get("gains", [])
             rows = [[f"{a} − {b}", *(self.gap(a, b, c) for c in columns)] for a, b in pairs]
@@ -341,6 +352,15 @@ def _cells(
             if row["a"] in labels and row["b"] in labels:
                 pair = f"{labels[row['a']]} - {labels[row['b']]}"
                 yield (pair, row["metric"]), Cell(row["difference"], row["low"], row["high"])
+
+
+def _value_cells(table: pd.DataFrame) -> Iterator[tuple[tuple[str, str], Cell]]:
+    """Yield (arm, step and writer; statistic and predictor) → number, of values.csv."""
+    for row in table.to_dict("records"):
+        of = "" if row["target"] == "accepted" else f" of {row['target']}"
+        column = f"{row['statistic']}{of}: {row['predictor']}"
+        arm = f"{row['arm']} {row['step']} {row['writer']}"
+        yield (arm, column), Cell(row["mean"], row["low"], row["high"])
 
 
 # Pages.
@@ -578,7 +598,10 @@ def pack(folder: Path, study: Path, out: Path) -> None:
     (out / runs.ARMS).write_text(_shortened(json.dumps(arms, indent=1), local) + "\n")
     (out / runs.CONTRASTS).write_bytes((folder / runs.CONTRASTS).read_bytes())
     (out / study.name).write_bytes(study.read_bytes())
-    files = (runs.ARMS, runs.CONTRASTS, *tables, study.name)
+    files = [runs.ARMS, runs.CONTRASTS, *tables, study.name]
+    for values in folder.glob("values/values.[cs]*"):  # the table and its figure
+        (out / values.name).write_bytes(values.read_bytes())
+        files.append(values.name)
     lines = [f"{digest}  {file}\n" for file, digest in runs.sums(out, files).items()]
     (out / runs.SUMS).write_text("".join(lines))
 

@@ -195,6 +195,23 @@ def test_interactions_and_ranks_are_on_the_page_and_are_quoted(repository, make_
         results.quote(row, "pass@7")
 
 
+def test_a_page_has_the_table_of_implied_values(repository):
+    folder = repository / "study-s" / "values"
+    folder.mkdir()
+    head = "arm,step,writer,statistic,target,predictor,mean,low,high,seeds\n"
+    rows = "ppo,20,base,auc,accepted,logp,.7,.6,.8,2\nppo,20,base,slope,soft,Q,-.1,-.2,0,2\n"
+    (folder / "values.csv").write_text(head + rows)
+    (folder / "values.svg").write_text("<svg/>")
+    page = pack(repository).with_suffix(".md")
+    row = "<!--= ppo 20 base; slope of soft: Q; interval -->"
+    page.write_text(f"−.100 [−.200, .000]{row}\n" + blocks("values: 20; base; auc: logp"))
+    assert main([f"root={repository}", "write=true"]) == 0
+    assert ".700 [.600, .800] |" in page.read_text()
+    page.with_suffix("").joinpath("values.csv").write_text(head)
+    with pytest.raises(RunError, match=r"values\.csv"):
+        Results(page.with_suffix(""))
+
+
 def test_changed_counts_and_claims_beyond_them_are_refused(repository, capsys):
     folder = pack(repository)
     (folder / "arms.json").write_text("[]")
