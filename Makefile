@@ -59,11 +59,11 @@ run-real: $(READY) ## a real model on real problems: SmolLM2-135M, supervised tr
 # The programs of one evaluation, MBPP's test problems, go to both judges.
 MODEL ?= smollm2_135m
 SANDBOX ?= docker
-calibrate: $(READY) ## MBPP scores by our judge and by inspect-ai's, of the same programs (MODEL=NAME ROWS=FILE.jsonl SANDBOX=local ARGS="key=value ...")
+calibrate: $(READY) ## MBPP scores by our judge and by inspect-ai's, of the same programs (MODEL=NAME ROWS=FILE.jsonl SANDBOX=local WRITTEN=true ARGS="key=value ...")
 	@$(PY) -c "import inspect_evals" 2>/dev/null || $(PIP) --constraint constraints.txt --editable '.[inspect]'
 	$(PY) run.py task=mbpp task.path=$(ROWS) model=$(MODEL) steps=0 eval.split=test eval.samples=10 \
 		"eval.k=[1,10]" eval.kl_samples=0 name=calibrate-$(MODEL) $(ARGS)
-	$(PY) -m experiments.calibrate rows=$(ROWS) sandbox=$(SANDBOX) \
+	$(PY) -m experiments.calibrate rows=$(ROWS) sandbox=$(SANDBOX) $(if $(WRITTEN),written=$(WRITTEN)) \
 		run=$$(ls -td outputs/calibrate-$(MODEL)/*/ | head -1)
 
 study: $(READY) ## SPO, PPO, GRPO and their controls on five seeds, then the report (STUDY=NAME: another of conf/study; ARGS=plan=true: the runs)
