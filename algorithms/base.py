@@ -46,6 +46,9 @@ class Steps:
     cut: str  # "token", "line" or "unlikely" (experiments/rollout/prefixes.py)
     every: int  # only each so manieth of these cuts, the first one included
     continuations: int
+    # instead of continuations the group is a tree: so many branches at each `every` tokens
+    # (experiments/rollout/prefixes.py)
+    branches: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

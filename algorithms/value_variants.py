@@ -2,13 +2,14 @@
 
 PRIME has an implicit reward model. VinePPO (2410.01679) and Segment PO's chain (2505.23564) have
 the policy continue each response from cuts, whose values are the continuations' mean rewards.
+Segment PO's tree has them from responses that branch from one another.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -280,16 +281,30 @@ MOST_KL = 10.0  # a token, in the authors' code
 
 
 @dataclass
-class StepValueOptions(Options):
-    """Options of VinePPO and of Segment PO's chain."""
+class SegmentOptions(Options):
+    """Options of the loss of VinePPO and Segment PO."""
 
-    cut: Literal["token", "line", "unlikely"]
-    cut_every: PositiveInt
-    continuations: PositiveInt
     only_unlikely: bool
     clip_low: BelowOne
     clip_high: PositiveFloat
     kl_coef: NonNegativeFloat
+
+
+@dataclass
+class StepValueOptions(SegmentOptions):
+    """Options of VinePPO and of Segment PO's chain: those of the loss, and"""
+
+    cut: Literal["token", "line", "unlikely"]
+    cut_every: PositiveInt
+    continuations: PositiveInt
+
+
+@dataclass
+class SegmentTreeOptions(SegmentOptions):
+    """Options of Segment PO's tree: those of the loss, and"""
+
+    branches: Annotated[list[PositiveInt], Field(min_length=1)]
+    segment: PositiveInt
 
 
 def step_advantages(batch: Batch) -> Tensor:
@@ -313,20 +328,29 @@ class StepValues(Algorithm):
     our whitening divides by n, theirs by n − 1.
     """
 
-    Config = StepValueOptions
-    config: StepValueOptions
+    Config: type[SegmentOptions] = StepValueOptions
+    config: Any
+
+    @property
+    def steps(self) -> Steps:
+        """Where values come from."""
+        return Steps(self.config.cut, self.config.cut_every, self.config.continuations)
 
     @property
     def needs(self) -> Needs:
-        c = self.config
-        steps = Steps(c.cut, c.cut_every, c.continuations)
-        return Needs(reference=c.kl_coef > 0, behaviour="ratio", step_values=steps)
+        reference = self.config.kl_coef > 0
+        return Needs(reference=reference, behaviour="ratio", step_values=self.steps)
+
+    def learned(self, batch: Batch, advantages: Tensor) -> Tensor:
+        """The tokens that are learned from, (batch, time) bool."""
+        if self.config.only_unlikely:
+            return batch.kept_mask & (batch.rollout_logp < math.log(UNLIKELY))
+        return batch.kept_mask
 
     def prepare(self, batch: Batch) -> Batch:
-        learned = kept = batch.kept_mask
-        if self.config.only_unlikely:
-            learned = kept & (batch.rollout_logp < math.log(UNLIKELY))
-        advantages = masked_whiten(step_advantages(batch), learned)
+        kept, advantages = batch.kept_mask, step_advantages(batch)
+        learned = self.learned(batch, advantages)
+        advantages = masked_whiten(advantages, learned)
         # a mean over the tokens that are learned from, as a weighted mean over all
         weights = learned.to(advantages.dtype) * (int(kept.sum()) / max(1, int(learned.sum())))
         return replace(batch, advantages=advantages, weights=weights)
@@ -347,3 +371,22 @@ class StepValues(Algorithm):
             distance = kl(logp, ref_logp, "k3").clamp(max=MOST_KL)
             loss = loss + c.kl_coef * masked_mean(batch.weights * distance, mask)
         return loss * share, {"clip_share": cut * share}
+
+
+class SegmentTree(StepValues):
+    """Segment PO's tree (Guo et al., arXiv 2505.23564): the group's responses branch from others.
+
+    A segment's advantage is V(its end) − V(its begin), where the value of a node is the mean of its
+    children's and of a leaf its reward: so siblings are compared with their mean. Each segment is
+    learned from once, and not at all where its advantage is 0. Otherwise the chain's loss.
+    As in the authors' code with its defaults (adv_method=rloo, without a replay buffer).
+    """
+
+    Config = SegmentTreeOptions
+
+    @property
+    def steps(self) -> Steps:
+        return Steps("tree", self.config.segment, 0, tuple(self.config.branches))
+
+    def learned(self, batch: Batch, advantages: Tensor) -> Tensor:
+        return super().learned(batch, advantages) & (advantages != 0)

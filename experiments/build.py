@@ -236,7 +236,8 @@ def build(
             config, task, train_prompts, responder, sampling, environments, learner, records
         )
         prefix_values, prefetch = None, runtime.prefetcher(sync, rollouts, config.steps)
-        if (steps := learner.algorithm.needs.step_values) is not None:
+        steps = learner.algorithm.needs.step_values
+        if steps is not None and not steps.branches:
             kept = records.folder if config.train.keep_prefix_values else None
             prefix_values = PrefixValues(responder, sampling, steps, config.seed, kept)
             # The run's judge has a batch's continuations before the next batch's responses.
@@ -282,14 +283,15 @@ def _rollouts(
         costs = JudgingCosts(ledger, "replayed_programs")
         return FrozenBatches(config, prompts, judge.version, costs, missing_logprobs)
     offline = replay = None
-    if config.train.offline_share or config.replay.files:
+    own_programs = config.train.offline_share or config.train.reset_share
+    if own_programs or config.replay.files:
         # A judge of its own: hits of the cache on disk are not in the run's counters.
         folder = Path(config.output_dir) / ".cache" / "offline"
         cache = JudgementCache(folder, environments.make(), ledger)
     reward = config.task.reward
     stored: dict[str, Any] = {"tokenizer": tokenizer, "reward": reward}
     stored |= {"max_tokens": sampling.max_tokens, "format_response": task.response}
-    if config.train.offline_share:
+    if own_programs:
         count, costs = config.train.offline_per_problem, JudgingCosts(ledger, "offline_programs")
         offline = OfflinePrograms(cache, per_problem=count, costs=costs, **stored)
     if config.train.replay_share:
@@ -306,4 +308,7 @@ def _rollouts(
         version, costs = lambda: learner.policy.version, JudgingCosts(ledger, "replayed_programs")
         replay = ReplayBuffer(config.replay, reward, version, costs, replayed)
     name, until = records.folder.name, learner.algorithm.replay_until
-    return Rollouts(config, prompts, responder, name, sampling, ledger, offline, replay, until)
+    steps = learner.algorithm.needs.step_values
+    tree = steps if steps is not None and steps.branches else None
+    given = (config, prompts, responder, name, sampling, ledger)
+    return Rollouts(*given, offline, replay, until, tree)

@@ -52,8 +52,9 @@ class Origin:
 class Turn:
     """An answer of a conversation, and the observation after it."""
 
-    answer: int  # number of its tokens
-    observation: int = 0  # tokens of the observation; 0: the conversation ended with the answer
+    answer: int  # number of its tokens; 0: before a prefix that the response was given
+    # tokens of the observation, or of that prefix; 0: the conversation ended with the answer
+    observation: int = 0
     public: Judgement | None = None  # by the tests in the statement; None: the answer was the last
     text: str = ""  # of the observation
 
@@ -71,7 +72,8 @@ class Sample:
     """One judged response: an answer, or a conversation of answers and observations.
 
     The last answer of a conversation is judged. Observations stand among the tokens, with a
-    log-prob of 0, and are context: no loss reads them.
+    log-prob of 0, and are context: no loss reads them. A prefix of the data set's program, from
+    which the response goes on, is the observation of a first turn without an answer.
     """
 
     prompt: PromptedProblem

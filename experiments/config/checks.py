@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
-from math import gcd, isfinite
+from math import gcd, isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,7 @@ def _of_batches(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         f"{' with train.resample_zero_variance=true' * t.resample_zero_variance}: the responses to "
         f"a prompt are compared with each other; use at least {least}",
     )
-    for key in ("offline_share", "replay_share"):
+    for key in ("offline_share", "replay_share", "reset_share"):
         share = getattr(t, key)
         count = round(t.group_size * share)
         yield (
@@ -183,6 +183,22 @@ def _of_batches(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         t.curriculum != "none" and t.offline_share + t.replay_share == 1,
         f"train.curriculum={t.curriculum} with {both}: no response is fresh, so no pass rate is "
         "known; use train.curriculum=none, or a lower share",
+    )
+    resets = f"train.reset_share={t.reset_share}"
+    yield (
+        t.offline_share + t.replay_share + t.reset_share > 1,
+        f"{resets} with {both}: only fresh responses can begin with a prefix; lower one",
+    )
+    yield (
+        t.reset_share and (needs.critic not in ("separate", "shared") or needs.step_values),
+        f"{resets} under algo={c.algo.name}: what a response from a prefix is worth, only a critic "
+        "says; use algo=ppo with its critic, or train.reset_share=0",
+    )
+    yield (
+        t.reset_share and (c.task.turns > 1 or t.curriculum != "none" or c.replay.frozen),
+        f"{resets} with task.turns={c.task.turns} train.curriculum={t.curriculum} "
+        f"replay.frozen={str(c.replay.frozen).lower()}: a response from a prefix has one answer, "
+        "says nothing of the prompt's pass rate, and must be generated; use 1, none and false",
     )
     low, high = t.correction_bounds
     yield low > high, f"train.correction_low={low:g} is above train.correction_high={high:g}"
@@ -266,6 +282,17 @@ def _of_objective(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         f"train.missing_logprobs={t.missing_logprobs} {under}: it continues responses from cuts, "
         "which needs task.turns=1, an engine that generates (replay.frozen=false) and, for cuts at "
         "unlikely tokens, rollout log-probs (train.missing_logprobs=reject)",
+    )
+    size = prod(steps.branches) if steps and steps.branches else t.group_size
+    yield (
+        size != t.group_size,
+        f"train.group_size={t.group_size} {under}: its branches make {size} responses of each "
+        f"prompt; use train.group_size={size}, or other algo.branches",
+    )
+    yield (
+        steps and steps.branches and (t.replay_share or t.offline_share),
+        f"train.replay_share={t.replay_share} train.offline_share={t.offline_share} {under}: a "
+        "group is a whole tree; use 0 for both",
     )
     yield (
         t.correction != "none" and needs.behaviour != "ratio",

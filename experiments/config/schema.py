@@ -120,6 +120,7 @@ class TrainConfig:
     offline_share: Share
     offline_per_problem: PositiveInt
     replay_share: Share
+    reset_share: Share
     sync_every: PositiveInt
     lag: NonNegativeInt
     minibatches: PositiveInt

@@ -327,6 +327,19 @@ class OfflinePrograms:
             samples.append(Sample(prompt, tokens, None, judgement, value, False, Origin("dataset")))
         return samples
 
+    def prefix(self, prompt: PromptedProblem, *seed: object) -> tuple[int, ...]:
+        """Return an accepted program's tokens before a cut, any as likely; none without a program.
+
+        At least its last token is left out.
+        """
+        pool = self._pool(prompt.problem).programs
+        accepted = [tokens for tokens, one in pool if one.verdict is Verdict.ACCEPTED]
+        if not accepted:
+            return ()
+        rng = stream("prefix", prompt.problem.name, *seed)
+        tokens = rng.choice(accepted)
+        return tokens[: rng.randrange(len(tokens))]
+
     def charge(self, prompt: PromptedProblem) -> None:
         """Charge a prompt's programs once, when samples of them are used."""
         pool = self._pool(prompt.problem)

@@ -218,6 +218,7 @@ def check_same_settings(run: Path, config: RunConfig, observations_hash: str | N
     except OSError as error:
         raise UserError(f"{where}: not a whole run folder: {error}") from error
     keys = ["train.temperature", *["train.group_size"] * config.replay.frozen, "task.turns"]
+    keys.append("train.reset_share")
     if observations_hash:
         keys += ["task.feedback", "task.max_observation_tokens"]
     pairs = {key: (OmegaConf.select(theirs, key), attrgetter(key)(config)) for key in keys}

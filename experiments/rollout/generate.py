@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain
 from operator import itemgetter
 
 from transformers import PreTrainedTokenizerBase
@@ -28,7 +28,14 @@ from experiments.rollout.conversations import Awaited, Dialogue, converse
 from experiments.run_dir.interrupts import defer_interrupts
 from experiments.run_dir.ledger import Ledger
 from experiments.run_dir.progress import VERBS, Activity
-from experiments.sample import Completion, Origin, PromptedProblem, Sample, rewarded_samples
+from experiments.sample import (
+    Completion,
+    Origin,
+    PromptedProblem,
+    Sample,
+    Turn,
+    rewarded_samples,
+)
 
 ABANDON_EVERY_S = 0.2  # interval between requests to a running judge to stop
 
@@ -60,17 +67,26 @@ class Responder:
         seeds: Sequence[Sequence[int]],
         sampling: Sampling,
         origin: Origin,
+        begun: Sequence[Sequence[tuple[int, ...]]] | None = None,
     ) -> tuple[list[Completion], list[Sample]]:
-        """Return len(seeds[i]) responses to each prompts[i], flat, and their samples."""
+        """Return len(seeds[i]) responses to each prompts[i], flat, and their samples.
+
+        `begun[i][n]`: the first tokens of response n to prompts[i], which is no conversation.
+        """
         owners = [p for p, group in zip(prompts, seeds, strict=True) for _ in group]
         if not owners:
             return [], []
         with Judging(self) as judging:
             if self.dialogue is None:
-                request = Request([p.tokens for p in prompts], seeds, sampling)
+                tokens = [p.tokens for p in prompts]
+                request = Request(tokens, seeds, sampling, begun, continues=begun is not None)
                 problems = [owner.problem for owner in owners]
                 completions, found = self._answer(request, problems, judging)
                 judgements, turns = found(), None
+                if begun is not None:
+                    pairs = list(zip(chain.from_iterable(begun), completions, strict=True))
+                    turns = [_turns_after(prefix, one) for prefix, one in pairs]
+                    completions = [_whole(prefix, one) for prefix, one in pairs]
             else:
                 conversations = converse(
                     self.dialogue,
@@ -97,10 +113,12 @@ class Responder:
         self.engine.on_tokens = self.activity.draw
         first_index = [0, *accumulate(map(len, request.seeds))]  # of each prompt's answers
         session, submitted = judging.start(), set[int]()
+        begun = [*chain.from_iterable(request.begun or ())] if request.continues else None
 
         def submit(numbered: Sequence[tuple[int, Completion]]) -> None:
             texts = self.tokenizer.batch_decode(
-                [list(completion.tokens) for _, completion in numbered], skip_special_tokens=True
+                [[*(begun[i] if begun else ()), *one.tokens] for i, one in numbered],
+                skip_special_tokens=True,
             )
             pairs = zip(numbered, texts, strict=True)
             session.submit([(i, Submission(problems[i], text)) for (i, _), text in pairs])
@@ -120,6 +138,17 @@ class Responder:
             submit(missing)
         session.end()
         return completions, session.wait
+
+
+def _whole(prefix: tuple[int, ...], end: Completion) -> Completion:
+    """Return a response with the tokens that it began with."""
+    logps = (*[0.0] * len(prefix), *end.logps)
+    return replace(end, tokens=(*prefix, *end.tokens), logps=logps)
+
+
+def _turns_after(prefix: tuple[int, ...], end: Completion) -> tuple[Turn, ...]:
+    """Return the turns of a response that began with a prefix, which is context for the loss."""
+    return (Turn(0, len(prefix)), Turn(len(end.tokens))) if prefix else ()
 
 
 class Judging:

@@ -7,6 +7,8 @@ length limit is that of a response from its start. A response that has ended at 
 reward for a value. Prefixes that are equal are continued once, equal programs are judged once, and
 what prefixes have in common is read once (`Request.continues`).
 
+Or responses branch from one another, as in Segment PO's tree (2505.23564; `grow`).
+
 A continuation's random numbers depend on the run's seed, the batch, the problem, the prefix and the
 continuation's number, and on nothing else. So values are the same after a resume and however a run
 is distributed.
@@ -17,7 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -31,7 +34,17 @@ from experiments.engines.base import Request, Sampling
 from experiments.replay import sample_log
 from experiments.rollout.generate import Judging, Responder
 from experiments.run_dir.ledger import Text
-from experiments.sample import PrefixValue, Sample, compute_reward, seed_for
+from experiments.sample import (
+    Completion,
+    Origin,
+    PrefixValue,
+    PromptedProblem,
+    Sample,
+    Turn,
+    compute_reward,
+    rewarded_samples,
+    seed_for,
+)
 
 FOLDER = "prefix_values"  # of the run folder
 
@@ -167,3 +180,100 @@ class PrefixValues:
             return valued, {}
         error = fmean(value.error for _, value in rows)
         return valued, {"prefix/cuts": len(rows) / len(samples), "prefix/error": error}
+
+
+# Trees: with branches (2, 3) a prompt has two first segments of `every` tokens, each of which goes
+# on in three ways to its end: six responses. One that ends before its last segment stands in all
+# places of its branch. The value of a node is the mean of its children's. A segment that responses
+# share is generated once and is the own part of the first of them; in the others it is context, the
+# observation of a first turn without an answer.
+
+
+@dataclass
+class Branch:
+    """A response from the root to a leaf."""
+
+    prompt: PromptedProblem
+    seed: int
+    whole: Completion
+    given: int = 0  # first tokens, which are another response's
+    cuts: list[int] = field(default_factory=list)  # where each of its segments begins
+    ended: bool = False
+
+    def extend(self, end: Completion, limit: int) -> None:
+        """Append a segment. A response of `limit` tokens has ended."""
+        self.cuts.append(len(self.whole.tokens))
+        tokens, logps = self.whole.tokens + end.tokens, self.whole.logps + end.logps
+        self.whole = replace(end, tokens=tokens, logps=logps)
+        self.ended = not end.truncated or len(tokens) >= limit
+
+
+def grow(
+    responder: Responder,
+    prompts: Sequence[PromptedProblem],
+    seeds: Sequence[Sequence[int]],
+    sampling: Sampling,
+    origin: Origin,
+    steps: Steps,
+) -> list[Sample]:
+    """Return the responses to each prompt, flat, with the values of the cuts in their own parts.
+
+    `seeds`: for each prompt as many as the product of `steps.branches`. A segment has the random
+    numbers of its first response.
+    """
+    empty = Completion((), (), math.nan, True, responder.engine.version)
+    groups = [
+        [Branch(prompt, seed, empty) for seed in own]
+        for prompt, own in zip(prompts, seeds, strict=True)
+    ]
+    engine, ledger, blocks = responder.engine, responder.ledger, [math.prod(steps.branches)]
+    engine.on_tokens = responder.activity.draw
+    with Judging(responder) as judging:
+        for depth, branch in enumerate(steps.branches, start=1):
+            blocks.append(blocks[-1] // branch)
+            last = depth == len(steps.branches)
+            limit = sampling.max_tokens if last else min(sampling.max_tokens, steps.every * depth)
+            nodes = [[path for path in of[:: blocks[-1]] if not path.ended] for of in groups]
+            if not (asked := [of for of in nodes if of]):
+                break
+            responder.activity.expect(sum(map(len, asked)), "segments")
+            request = Request(
+                [of[0].prompt.tokens for of in asked],
+                [[path.seed for path in of] for of in asked],
+                replace(sampling, max_tokens=limit),
+                [[path.whole.tokens for path in of] for of in asked],
+                continues=True,
+            )
+            with ledger.phase("generate") if ledger else nullcontext():
+                found = iter(chain.from_iterable(engine.generate(request)))
+            for group in groups:
+                for at in range(0, len(group), blocks[-1]):
+                    first, *others = group[at : at + blocks[-1]]
+                    if not first.ended:
+                        first.extend(next(found), sampling.max_tokens)
+                    for path in others:
+                        same = (first.whole, len(first.whole.tokens), [*first.cuts], first.ended)
+                        path.whole, path.given, path.cuts, path.ended = same
+        paths = list(chain.from_iterable(groups))
+        texts = responder.tokenizer.batch_decode(
+            [list(path.whole.tokens) for path in paths], skip_special_tokens=True
+        )
+        pairs = zip(paths, texts, strict=True)
+        judgements = judging.start([Submission(p.prompt.problem, text) for p, text in pairs]).wait()
+    turns = [
+        (Turn(0, path.given), Turn(len(path.whole.tokens) - path.given)) if path.given else ()
+        for path in paths
+    ]
+    wholes = [path.whole for path in paths]
+    owners = [path.prompt for path in paths]
+    samples = rewarded_samples(owners, wholes, judgements, responder.reward, origin, turns)
+    rewards = [responder.reward.low if s.reward is None else s.reward for s in samples]
+    valued = []
+    for number, (path, sample) in enumerate(zip(paths, samples, strict=True)):
+        values = []
+        for cut, block in zip(path.cuts, blocks, strict=False):  # one that ended has fewer cuts
+            if path.given <= cut < len(path.whole.tokens):
+                begin = number - number % block
+                values.append(estimate(cut, rewards[begin : begin + block]))
+        valued.append(replace(sample, values=tuple(values)))
+    return valued

@@ -105,7 +105,8 @@ def sample_lines(
         return []
     sample = next((sample for sample in fresh if sample.accepted), fresh[0])
     verdict, cut = sample.judgement.verdict, ", cut off" * sample.truncated
-    answers = f" in {len(sample.turns)} answers" if len(sample.turns) > 1 else ""
+    number = sum(turn.answer > 0 for turn in sample.turns)
+    answers = f" in {number} answers" if number > 1 else ""
     facts = f"{verdict}, reward {sample.reward:g}, {sample.generated} tokens{answers}{cut}"
     text = _shown_text(sample, tokenizer)
     lines = [readable(line[:MAX_WIDTH]) for line in text.split("\n")]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from algorithms.base import Steps
 from envs.problem import JudgeStats
 from experiments.config.schema import RunConfig
 from experiments.engines.base import Sampling
@@ -15,6 +16,7 @@ from experiments.replay.programs import OfflinePrograms
 from experiments.replay.sample_log import FrozenBatches
 from experiments.rollout.conversations import generation_texts, turns_of
 from experiments.rollout.generate import Responder
+from experiments.rollout.prefixes import grow
 from experiments.rollout.problem_order import Curriculum, ProblemOrder
 from experiments.run_dir.ledger import Ledger
 from experiments.sample import Origin, PromptedProblem, Sample, seed_for
@@ -35,6 +37,7 @@ class Rollouts:
     offline: OfflinePrograms | None = None
     replay: ReplayBuffer | None = None
     replay_until: int | None = None  # last step with replayed responses; None: no limit
+    tree: Steps | None = None  # of an algorithm whose group is one
 
     def __post_init__(self) -> None:
         self.train, self.seed = self.config.train, self.config.seed
@@ -58,12 +61,13 @@ class Rollouts:
     def plan(self, batch: int, step: int) -> tuple[list[PromptedProblem], list[list[int]]] | None:
         """Return a batch's prompts and response seeds; `step` is the next batch to be collected.
 
-        None if earlier batches decide (dynamic sampling, replay, curriculum), or the judgements of
-        this one (conversations). Waits for the judgements of the offline programs for these
-        prompts.
+        None if earlier batches decide (dynamic sampling, replay, curriculum), the judgements of
+        this one (conversations), or if responses begin with others' tokens (resets, trees). Waits
+        for the judgements of the offline programs for these prompts.
         """
         decided = self.replay is not None or self.train.resample_zero_variance
-        if decided or self.responder.dialogue is not None:
+        begun = self.tree is not None or self.train.reset_share > 0
+        if decided or begun or self.responder.dialogue is not None:
             return None
         prompts = self._prompts_of(batch, step)
         if len(prompts) < self.train.prompts:
@@ -155,7 +159,11 @@ class Rollouts:
         self, prompts: list[PromptedProblem], seeds: list[list[int]], step: int
     ) -> list[list[Sample]]:
         origin = Origin("policy", self.run, step)
-        _, samples = self.responder.respond(prompts, seeds, self.sampling, origin)
+        if self.tree is not None:
+            samples = grow(self.responder, prompts, seeds, self.sampling, origin, self.tree)
+        else:
+            begun = self._prefixes(prompts, seeds)
+            _, samples = self.responder.respond(prompts, seeds, self.sampling, origin, begun)
         remaining = iter(samples)
         groups = [[next(remaining) for _ in group] for group in seeds]
         counts = self.ledger.counts
@@ -166,6 +174,19 @@ class Rollouts:
         turns = [[turns_of(sample) for sample in group] for group in groups]
         self.ledger.charge_generation(generation_texts(lengths, turns))
         return groups
+
+    def _prefixes(
+        self, prompts: list[PromptedProblem], seeds: list[list[int]]
+    ) -> list[list[tuple[int, ...]]] | None:
+        """Return what each response begins with (DR-PO): the first of each group with a prefix."""
+        resets = round(self.train.group_size * self.train.reset_share)
+        if self.offline is None or not resets:
+            return None
+        draw = self.offline.prefix
+        return [
+            [draw(prompt, seed) if n < resets else () for n, seed in enumerate(group)]
+            for prompt, group in zip(prompts, seeds, strict=True)
+        ]
 
     @property
     def judging_stats(self) -> list[JudgeStats]:

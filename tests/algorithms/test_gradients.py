@@ -87,11 +87,13 @@ RAISED = {}  # a rejected response is raised
 SKIPPED = {
     "clip_cov share=0.2 cov_low=0.01": "drops tokens of a band of covariances",
     "segment_chain": "learns from unlikely tokens alone",
+    "segment_tree": "learns from unlikely tokens alone",
 }
 OWN_BEHAVIOUR = {  # the pull does not fall as the behaviour policy's probability rises
     "apa": "the square of the log-ratio, whose slope is no ratio",
     "apa critic=none": "likewise",
     "segment_chain": "which tokens are unlikely changes too",
+    "segment_tree": "which tokens are unlikely changes too",
     "kl_cov share=0.2": "a KL to the behaviour policy, which pulls where the two differ",
 }
 # Other groups' rewards count.

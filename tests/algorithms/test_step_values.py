@@ -1,4 +1,4 @@
-"""VinePPO and Segment PO's chain: by hand, with one step, and with exact values."""
+"""VinePPO and Segment PO's chain and tree: by hand, with one step, and with exact values."""
 
 from dataclasses import replace
 
@@ -12,10 +12,10 @@ from algorithms.tensors import masked_mean, masked_whiten
 from algorithms.value_variants import step_advantages
 from tests.algorithms.tabular import MASK, ROWS, table_logp
 
-NAN, NAMES = float("nan"), ["vineppo", "segment_chain"]
+NAN, NAMES = float("nan"), ["vineppo", "segment_chain", "segment_tree"]
 # four responses of at most five tokens, the last one dropped; values of cuts before their tokens
 REWARDS, LENGTHS, KEPT = [1.0, 0.0, 1.0, 1.0], [5, 3, 4, 2], [True, True, True, False]
-VALUES = [{0: 0.25, 2: 0.5, 3: 0.75}, {0: 0.5, 1: 0.25}, {2: 0.5}, {0: 0.5}]
+VALUES = [{0: 0.25, 2: 0.5, 3: 0.5}, {0: 0.5, 1: 0.25}, {2: 0.5}, {0: 0.5}]
 
 
 def batch_of(values):
@@ -29,7 +29,7 @@ def batch_of(values):
     return Batch(mask, rewards, keep, keep | True, 4, **logps, step_values=table), logp, drawn
 
 
-def loss_by_hand(drawn, only_unlikely):
+def loss_by_hand(drawn, only_unlikely, only_moved=False):
     """Token by token, in numpy."""
     behaviour, ref, logp = drawn
     gains, tokens = [], []
@@ -39,8 +39,10 @@ def loss_by_hand(drawn, only_unlikely):
                 continue
             here = [of[cut] for cut in of if cut <= t]
             following = [of[cut] for cut in of if cut > t] + [REWARDS[row]]
-            gains.append(following[0] - here[-1] if here else 0.0)
-            tokens.append((row, t))
+            gain = following[0] - here[-1] if here else 0.0
+            if gain or not only_moved:
+                gains.append(gain)
+                tokens.append((row, t))
     advantages, total = (gains - np.mean(gains)) / np.sqrt(np.var(gains) + 1e-8), 0.0
     for at, advantage in zip(tokens, advantages, strict=True):
         ratio, d = np.exp(logp[at] - behaviour[at]), ref[at] - logp[at]
@@ -54,11 +56,12 @@ def test_the_loss_is_that_of_a_sum_by_hand(name):
     algorithm, (batch, logp, drawn) = algorithms.make(name), batch_of(VALUES)
     kept = algorithm.prepare(batch).only_kept()
     loss = float(algorithm.loss(PolicyOutput(logp[:3], logp[:3]), kept)[0])
-    of_vine, of_chain = (loss_by_hand(drawn, only_unlikely) for only_unlikely in (False, True))
-    assert loss == pytest.approx(of_vine if name == "vineppo" else of_chain, rel=1e-12)
-    assert of_vine != pytest.approx(of_chain, rel=1e-3)
+    kinds = dict(zip(NAMES, [(False,), (True,), (True, True)], strict=True))
+    losses = {each: loss_by_hand(drawn, *kind) for each, kind in kinds.items()}
+    assert loss == pytest.approx(losses[name], rel=1e-12)
+    assert len({round(each, 4) for each in losses.values()}) == 3
     values, outcomes = algorithm.values_and_outcomes(batch)
-    assert values.tolist() == [0.25, 0.5, 0.75, 0.5, 0.25, 0.5, 0.5]
+    assert values.tolist() == [0.25, 0.5, 0.5, 0.5, 0.25, 0.5, 0.5]
     assert outcomes.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
 
 

@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 from transformers import AutoModelForCausalLM
 
+from envs.tasks import open_task
+from experiments.policy import loading
 from tests.command_line import merged
 from tests.experiments.compose import assert_same, config
 from tests.experiments.compose import finished as finished_run
@@ -39,6 +41,10 @@ MONTE_CARLO = ["algo=spo", "algo.q0=monte_carlo", "algo.q0_samples=4"]
 CASES = {
     "spo-half-online-stale": [*MONTE_CARLO, "train.offline_share=0.5", "train.sync_every=2"],
     "ppo": ["algo=ppo"],
+    "dr-po": ["algo=ppo", "train.reset_share=0.5", "train.keep_samples=true"],
+    "segment_tree": [
+        *("algo=segment_tree", "algo.branches=[2,2]", "algo.segment=18", "train.keep_samples=true")
+    ],
     "grpo": ["algo=grpo", "train.sync_every=2"],
 }
 
@@ -131,8 +137,59 @@ def test_continuations_are_paid_for_apart_from_the_responses_and_their_values_ar
     assert of_prompts.size().tolist() == [4] * 4 and (of_prompts.nunique() == 1).all()
 
 
+def test_half_of_a_group_goes_on_from_programs_of_the_data_set_which_no_loss_reads(finished):
+    """DR-PO: the prefix is context, judged with what follows, and neither paid for nor trained."""
+    folder, tokenizer = finished("dr-po"), loading.load_tokenizer(config_of("").model)
+    problems = {p.name: p for p in open_task(config_of("").task).train}
+    metrics = pd.read_parquet(folder / "metrics.parquet")
+    rows = pd.concat(map(pd.read_feather, sorted(folder.glob("samples/step-*.arrow"))))
+    given = rows[rows["turns"].notna()]
+    assert set(given.groupby(["step", "problem"]).size()) <= {1, 2} and len(given) > 15
+    format_response = open_task(config_of("").task).response
+    texts, lengths = [], []
+    for row in given.itertuples():
+        before, prefix, after = row.turns
+        assert before == 0 < min(prefix, after) and prefix + after == len(row.tokens)
+        assert not row.logps[:prefix].any() and (row.logps[prefix:] < 0).all()
+        whole = tokenizer.decode(row.tokens, skip_special_tokens=True)
+        texts.append(tokenizer.decode(row.tokens[:prefix]))
+        programs = [format_response(text) for text in problems[row.problem].solutions]
+        assert any(program.startswith(texts[-1]) for program in programs)
+        assert whole.startswith(texts[-1]) and row.program in whole
+        lengths.append(prefix)
+    assert len(set(texts)) > 8
+    read = [metrics["budget/observation_tokens"].iloc[-1], sum(map(len, rows["tokens"]))]
+    assert read[0] == sum(lengths)
+    for paid in ("generated_tokens", "trained_tokens"):
+        assert metrics[f"budget/{paid}"].iloc[-1] == read[1] - sum(lengths)
+    assert metrics["kl_writer"].abs().max() < 1e-6  # log-probs follow the prefix
+    assert metrics["budget/offline_programs"].iloc[-1] > 0
+
+
+def test_a_group_is_a_tree_whose_segments_are_generated_and_learned_from_once(finished):
+    folder = finished("segment_tree")
+    metrics = pd.read_parquet(folder / "metrics.parquet")
+    files = sorted(folder.glob("samples/step-*.arrow"))
+    rows = pd.concat(map(pd.read_feather, files)).to_dict("records")
+    own, shared = 0, []
+    for at in range(0, len(rows), 4):
+        first, other, third, fourth = rows[at : at + 4]
+        assert first["turns"] is third["turns"] is None
+        for one, branch in ((first, other), (third, fourth)):
+            _, given, after = branch["turns"]
+            assert given == min(18, len(one["tokens"])) and given + after == len(branch["tokens"])
+            assert list(branch["tokens"][:given]) == list(one["tokens"][:given])
+            own += len(one["tokens"]) + after
+            shared.append(after == 0)
+    assert 0 < sum(shared) < len(shared)  # branches that ended in their first segment
+    assert metrics["budget/generated_tokens"].iloc[-1] == own
+    assert metrics["budget/trained_tokens"].iloc[-1] == own
+    assert metrics["kl_writer"].abs().max() < 1e-6  # each token after its own prefix
+    assert metrics["grad_norm"].gt(0).any() and not metrics["budget/prefix_tokens"].any()
+
+
 # Slow: what PPO adds, a critic, has no randomness of its own.
-TWICE = ("spo-half-online-stale", "ppo")
+TWICE = ("spo-half-online-stale", "dr-po", "segment_tree", "ppo")
 
 
 @pytest.mark.parametrize("case", all_but_slow(TWICE, slow=["ppo"]))

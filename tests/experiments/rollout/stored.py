@@ -31,7 +31,7 @@ class Answers:
     def __init__(self, reward):
         self.reward, self.asked = reward, []
 
-    def respond(self, prompts, seeds, sampling, origin):
+    def respond(self, prompts, seeds, sampling, origin, begun=None):
         self.asked.append(([p.problem.name for p in prompts], seeds))
         owners = [p for p, group in zip(prompts, seeds, strict=True) for _ in group]
         rewards = [float(self.reward(p.problem.name, i)) for i, p in enumerate(owners)]

@@ -104,3 +104,5 @@ def test_a_planned_batch_leaves_room_for_the_programs_beside_it():
 def test_a_batch_that_depends_on_those_before_is_not_planned():
     assert rollouts_of(PROBLEMS, lambda *_: 1, *PAIRS, RESAMPLED).plan(2, 1) is None
     assert rollouts_of(PROBLEMS, lambda *_: 1, *PAIRS, replay=object()).plan(2, 1) is None
+    resets = ("algo=ppo", "train.reset_share=0.5")  # nor one whose responses begin with a prefix
+    assert rollouts_of(PROBLEMS, lambda *_: 1, *PAIRS, *resets).plan(2, 1) is None
