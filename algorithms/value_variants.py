@@ -277,7 +277,7 @@ class PRIME(Algorithm):
 
 
 UNLIKELY = 0.9  # a token of a lower probability leaves the policy a choice (Segment PO)
-MOST_KL = 10.0  # a token, in the authors' code
+MOST_KL = 10.0  # a token, in VinePPO's code
 
 
 @dataclass
@@ -303,7 +303,7 @@ class StepValueOptions(SegmentOptions):
 class SegmentTreeOptions(SegmentOptions):
     """Options of Segment PO's tree: those of the loss, and"""
 
-    branches: Annotated[list[PositiveInt], Field(min_length=1)]
+    branches: Annotated[list[Annotated[int, Field(ge=2)]], Field(min_length=1)]
     segment: PositiveInt
 
 
@@ -323,9 +323,10 @@ class StepValues(Algorithm):
     cuts before every fifth unlikely token and learns from unlikely tokens alone; what comes before
     its first cut has no advantage.
 
-    Both whiten advantages over the tokens of the loss, and have the KL to the reference (k3) in it.
-    Formulas and settings are those of the authors' code (McGill-NLP/VinePPO, AIFrameResearch/SPO);
-    our whitening divides by n, theirs by n − 1.
+    Both whiten advantages over the tokens of the loss, and have the KL to the reference in it: k3,
+    summed over a response's tokens of the loss, the mean over responses. Formulas and settings are
+    those of the authors' code (McGill-NLP/VinePPO, AIFrameResearch/SPO). Our whitening divides by
+    n, theirs by n − 1; a token's k3 is at most 10, as in VinePPO's.
     """
 
     Config: type[SegmentOptions] = StepValueOptions
@@ -355,7 +356,7 @@ class StepValues(Algorithm):
         weights = learned.to(advantages.dtype) * (int(kept.sum()) / max(1, int(learned.sum())))
         return replace(batch, advantages=advantages, weights=weights)
 
-    def values_and_outcomes(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def values_and_outcomes(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
         """Of all cuts."""
         starts = batch.mask & ~batch.step_values.isnan()
         outcomes = batch.rewards.unsqueeze(-1).expand_as(batch.step_values)
@@ -366,11 +367,13 @@ class StepValues(Algorithm):
         correction = batch.weights if batch.correction is None else batch.weights * batch.correction
         weighed = replace(batch, correction=correction)
         loss, cut = surrogate_and_clip_share(policy.logp, weighed, c)
+        penalty = loss.new_zeros(())
         if c.kl_coef > 0:
             logp, ref_logp = (x.masked_fill(~mask, 0.0) for x in (policy.logp, batch.ref_logp))
             distance = kl(logp, ref_logp, "k3").clamp(max=MOST_KL)
-            loss = loss + c.kl_coef * masked_mean(batch.weights * distance, mask)
-        return loss * share, {"clip_share": cut * share}
+            of_responses = (distance * (batch.weights > 0)).sum(-1)
+            penalty = c.kl_coef * of_responses.mean() * batch.sequence_share
+        return loss * share + penalty, {"clip_share": cut * share}
 
 
 class SegmentTree(StepValues):
@@ -378,8 +381,9 @@ class SegmentTree(StepValues):
 
     A segment's advantage is V(its end) − V(its begin), where the value of a node is the mean of its
     children's and of a leaf its reward: so siblings are compared with their mean. Each segment is
-    learned from once, and not at all where its advantage is 0. Otherwise the chain's loss.
-    As in the authors' code with its defaults (adv_method=rloo, without a replay buffer).
+    learned from once, and not at all where its advantage is 0. Otherwise the chain's loss. As in
+    the authors' code (adv_method=rloo), but for its buffer, which spreads a tree's segments over
+    some iterations, and for the KL's mean, which is over segments there.
     """
 
     Config = SegmentTreeOptions
@@ -390,3 +394,6 @@ class SegmentTree(StepValues):
 
     def learned(self, batch: Batch, advantages: Tensor) -> Tensor:
         return super().learned(batch, advantages) & (advantages != 0)
+
+    def values_and_outcomes(self, batch: Batch) -> None:
+        """None: a node's value has the response's own reward in it."""

@@ -71,9 +71,9 @@ class PrefixValue(NamedTuple):
 class Sample:
     """One judged response: an answer, or a conversation of answers and observations.
 
-    The last answer of a conversation is judged. Observations stand among the tokens, with a
-    log-prob of 0, and are context: no loss reads them. A prefix of the data set's program, from
-    which the response goes on, is the observation of a first turn without an answer.
+    The last answer of a conversation is judged. Observations stand among the tokens and are
+    context: no loss reads them, or their log-probs. A prefix that the response continues, of a
+    program or of another response, is the observation of a first turn without an answer.
     """
 
     prompt: PromptedProblem
@@ -97,8 +97,13 @@ class Sample:
 
     @property
     def generated(self) -> int:
-        """The number of tokens that the policy generated, in all answers."""
+        """The number of tokens that the policy generated for it, in all answers."""
         return len(self.tokens) - sum(turn.observation for turn in self.turns)
+
+    @property
+    def length(self) -> int:
+        """The number of its tokens without observations, with a prefix that it continues."""
+        return response_length(len(self.tokens), self.turns)
 
     @property
     def offline(self) -> bool:
@@ -112,6 +117,11 @@ class Sample:
     @property
     def accepted(self) -> bool:
         return self.judgement.verdict is Verdict.ACCEPTED
+
+
+def response_length(tokens: int, turns: Sequence[Turn]) -> int:
+    """Return `Sample.length` of a response of so many tokens."""
+    return tokens - sum(turn.observation for turn in turns if turn.answer)
 
 
 def rewarded_samples(
@@ -129,8 +139,7 @@ def rewarded_samples(
     turns = turns or [()] * len(prompts)
     samples = []
     for prompt, c, judgement, its in zip(prompts, completions, judgements, turns, strict=True):
-        generated = len(c.tokens) - sum(turn.observation for turn in its)
-        value = compute_reward(judgement, config, generated)
+        value = compute_reward(judgement, config, response_length(len(c.tokens), its))
         source = replace(origin, version=c.version)
         samples.append(
             Sample(prompt, c.tokens, c.logps, judgement, value, c.truncated, source, turns=its)

@@ -190,15 +190,18 @@ def _of_batches(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         f"{resets} with {both}: only fresh responses can begin with a prefix; lower one",
     )
     yield (
-        t.reset_share and (needs.critic not in ("separate", "shared") or needs.step_values),
+        t.reset_share and (needs.critic not in ("separate", "shared") or needs.groups > 1),
         f"{resets} under algo={c.algo.name}: what a response from a prefix is worth, only a critic "
-        "says; use algo=ppo with its critic, or train.reset_share=0",
+        "says, and no group of them can be compared; use algo=ppo with its critic, or "
+        "train.reset_share=0",
     )
+    resampled, frozen = t.resample_zero_variance, c.replay.frozen
     yield (
-        t.reset_share and (c.task.turns > 1 or t.curriculum != "none" or c.replay.frozen),
+        t.reset_share and (c.task.turns > 1 or t.curriculum != "none" or resampled or frozen),
         f"{resets} with task.turns={c.task.turns} train.curriculum={t.curriculum} "
-        f"replay.frozen={str(c.replay.frozen).lower()}: a response from a prefix has one answer, "
-        "says nothing of the prompt's pass rate, and must be generated; use 1, none and false",
+        f"train.resample_zero_variance={str(resampled).lower()} "
+        f"replay.frozen={str(frozen).lower()}: a response from a prefix has one answer, says "
+        "nothing of the prompt's pass rate, and must be generated; use 1, none, false and false",
     )
     low, high = t.correction_bounds
     yield low > high, f"train.correction_low={low:g} is above train.correction_high={high:g}"
@@ -289,10 +292,18 @@ def _of_objective(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         f"train.group_size={t.group_size} {under}: its branches make {size} responses of each "
         f"prompt; use train.group_size={size}, or other algo.branches",
     )
+    tree = steps if steps and steps.branches else None
     yield (
-        steps and steps.branches and (t.replay_share or t.offline_share),
-        f"train.replay_share={t.replay_share} train.offline_share={t.offline_share} {under}: a "
-        "group is a whole tree; use 0 for both",
+        tree and (t.replay_share or t.offline_share or t.truncation == "mask"),
+        f"train.replay_share={t.replay_share} train.offline_share={t.offline_share} "
+        f"train.truncation={t.truncation} {under}: a group is a whole tree; use 0, 0 and "
+        "reward_as_is",
+    )
+    longest = c.longest_response(1)
+    yield (
+        tree and tree.every * (len(tree.branches) - 1) >= longest,
+        f"algo.segment={tree.every if tree else 0} with task.max_response_tokens={longest} "
+        f"{under}: the last branches would begin behind the limit; use a shorter segment",
     )
     yield (
         t.correction != "none" and needs.behaviour != "ratio",

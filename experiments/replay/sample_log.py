@@ -35,7 +35,14 @@ from experiments.config.schema import RunConfig
 from experiments.errors import UserError, one_line
 from experiments.replay.programs import JudgingCosts
 from experiments.run_dir.atomic_files import atomic_write
-from experiments.sample import Origin, PromptedProblem, Sample, Turn, compute_reward
+from experiments.sample import (
+    Origin,
+    PromptedProblem,
+    Sample,
+    Turn,
+    compute_reward,
+    response_length,
+)
 
 FOLDER = "samples"
 
@@ -175,13 +182,12 @@ def _sample(row: Mapping[str, Any], prompt: PromptedProblem, reward: RewardConfi
     judgement = Judgement(Verdict(row["verdict"]), **fields)
     lengths = row["turns"] or []
     turns = tuple(map(Turn, lengths[::2], [*lengths[1::2], 0])) if lengths else ()
-    generated = len(tokens) - sum(lengths[1::2])
     try:
         if logps is not None and len(logps) != len(tokens):
             raise ValueError(f"it has {len(tokens)} tokens, but log-probs of {len(logps)}")
         if lengths and sum(lengths) != len(tokens):
             raise ValueError(f"it has {len(tokens)} tokens, but turns of {sum(lengths)}")
-        value = compute_reward(judgement, reward, generated)
+        value = compute_reward(judgement, reward, response_length(len(tokens), turns))
     except ValueError as error:
         where = f"{row['run'] or row['source']}, a response to {row['problem']}"
         raise UserError(f"replay: {where}: {error}") from error
@@ -218,10 +224,13 @@ def check_same_settings(run: Path, config: RunConfig, observations_hash: str | N
     except OSError as error:
         raise UserError(f"{where}: not a whole run folder: {error}") from error
     keys = ["train.temperature", *["train.group_size"] * config.replay.frozen, "task.turns"]
-    keys.append("train.reset_share")
     if observations_hash:
         keys += ["task.feedback", "task.max_observation_tokens"]
     pairs = {key: (OmegaConf.select(theirs, key), attrgetter(key)(config)) for key in keys}
+    resets, branches = "train.reset_share", "algo.branches"  # some own only a part of a response
+    theirs_reset = OmegaConf.select(theirs, resets, default=0.0)
+    pairs[resets] = (theirs_reset, config.train.reset_share)
+    pairs[branches] = (OmegaConf.select(theirs, branches), getattr(config.algo, "branches", None))
     if observations_hash:
         key = "observations_hash (task.feedback_prompt, or the model's chat template)"
         pairs[key] = (observations, observations_hash)

@@ -20,7 +20,8 @@ import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, groupby, takewhile
+from operator import eq, itemgetter
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -182,11 +183,11 @@ class PrefixValues:
         return valued, {"prefix/cuts": len(rows) / len(samples), "prefix/error": error}
 
 
-# Trees: with branches (2, 3) a prompt has two first segments of `every` tokens, each of which goes
-# on in three ways to its end: six responses. One that ends before its last segment stands in all
-# places of its branch. The value of a node is the mean of its children's. A segment that responses
-# share is generated once and is the own part of the first of them; in the others it is context, the
-# observation of a first turn without an answer.
+# Trees: with branches (2, 3) a prompt has two first segments of `every` tokens, each of which is
+# continued in three ways to its end: six responses. One that ends before its last segment stands in
+# all places of its branch. The value of a node is the mean of its children's. A segment that
+# responses share is generated once and is the own part of the first of them; in the others it is
+# context, the observation of a first turn without an answer.
 
 
 @dataclass
@@ -218,8 +219,8 @@ def grow(
 ) -> list[Sample]:
     """Return the responses to each prompt, flat, with the values of the cuts in their own parts.
 
-    `seeds`: for each prompt as many as the product of `steps.branches`. A segment has the random
-    numbers of its first response.
+    `seeds`: for each prompt as many as the product of `steps.branches`. The random numbers of a
+    segment come from its first response's seed and its depth. The ledger is charged.
     """
     empty = Completion((), (), math.nan, True, responder.engine.version)
     groups = [
@@ -239,13 +240,16 @@ def grow(
             responder.activity.expect(sum(map(len, asked)), "segments")
             request = Request(
                 [of[0].prompt.tokens for of in asked],
-                [[path.seed for path in of] for of in asked],
+                [[seed_for(path.seed, depth) for path in of] for of in asked],
                 replace(sampling, max_tokens=limit),
                 [[path.whole.tokens for path in of] for of in asked],
                 continues=True,
             )
             with ledger.phase("generate") if ledger else nullcontext():
-                found = iter(chain.from_iterable(engine.generate(request)))
+                ends = engine.generate(request)
+            if ledger:
+                ledger.charge_generation(_segment_texts(request, ends))
+            found = chain.from_iterable(ends)
             for group in groups:
                 for at in range(0, len(group), blocks[-1]):
                     first, *others = group[at : at + blocks[-1]]
@@ -277,3 +281,19 @@ def grow(
                 values.append(estimate(cut, rewards[begin : begin + block]))
         valued.append(replace(sample, values=tuple(values)))
     return valued
+
+
+def _segment_texts(request: Request, ends: Sequence[Sequence[Completion]]) -> list[Text]:
+    """Return the lengths read and generated: what prefixes have in common is read once."""
+    assert request.begun is not None
+    texts = []
+    for prompt, begun, group in zip(request.prompts, request.begun, ends, strict=True):
+        pairs = sorted(zip(begun, group, strict=True), key=itemgetter(0))
+        last: Sequence[int] | None = None
+        for prefix, siblings in groupby(pairs, key=itemgetter(0)):
+            lengths = [len(end.tokens) for _, end in siblings]
+            same = 0 if last is None else sum(takewhile(bool, map(eq, last, prefix)))
+            known = 0 if last is None else len(prompt) + same
+            texts.append(Text(len(prompt) + len(prefix), lengths, known))
+            last = prefix
+    return texts

@@ -44,12 +44,12 @@ class RewardShaping:
         shaped = []
         for sample in samples:
             shortest = self.shortest.get(sample.prompt.problem.name)
-            concise = conciseness_reward(sample.generated, shortest, sample.accepted)
+            concise = conciseness_reward(sample.length, shortest, sample.accepted)
             reward = _reward_of(sample) + self.config.conciseness * concise
             shaped.append(replace(sample, reward=reward + noise.gauss(0, self.config.dither)))
         for sample in samples:
             if sample.accepted and not sample.offline:
-                name, tokens = sample.prompt.problem.name, sample.generated
+                name, tokens = sample.prompt.problem.name, sample.length
                 self.shortest[name] = min(tokens, self.shortest.get(name, tokens))
         return shaped
 
@@ -85,7 +85,7 @@ def sample_metrics(samples: Sequence[Sample], version: int) -> dict[str, Any]:
         "reward_mean": statistics.fmean(rewards) if fresh else nan,
         "reward_std": statistics.pstdev(rewards) if fresh else nan,
         "accepted_share": statistics.fmean(s.accepted for s in fresh) if fresh else nan,
-        "response_tokens_mean": statistics.fmean(s.generated for s in fresh) if fresh else nan,
+        "response_tokens_mean": statistics.fmean(s.length for s in fresh) if fresh else nan,
         "truncated_share": statistics.fmean(s.truncated for s in fresh) if fresh else nan,
         "offline_share": sum(s.offline for s in samples) / len(samples) if samples else nan,
         "sample_lag_mean": statistics.fmean(lags) if lags else nan,

@@ -169,10 +169,11 @@ class Rollouts:
         counts = self.ledger.counts
         generated = sum(sample.generated for sample in samples)
         counts.generated_tokens += generated
-        counts.observation_tokens += sum(len(sample.tokens) for sample in samples) - generated
-        lengths = [len(prompt.tokens) for prompt in prompts]
-        turns = [[turns_of(sample) for sample in group] for group in groups]
-        self.ledger.charge_generation(generation_texts(lengths, turns))
+        if self.tree is None:  # which charges its reading itself
+            counts.observation_tokens += sum(len(sample.tokens) for sample in samples) - generated
+            lengths = [len(prompt.tokens) for prompt in prompts]
+            turns = [[turns_of(sample) for sample in group] for group in groups]
+            self.ledger.charge_generation(generation_texts(lengths, turns))
         return groups
 
     def _prefixes(

@@ -43,7 +43,8 @@ CASES = {
     "ppo": ["algo=ppo"],
     "dr-po": ["algo=ppo", "train.reset_share=0.5", "train.keep_samples=true"],
     "segment_tree": [
-        *("algo=segment_tree", "algo.branches=[2,2]", "algo.segment=18", "train.keep_samples=true")
+        *("algo=segment_tree", "algo.branches=[2,2]", "algo.segment=18", "train.keep_samples=true"),
+        "task.reward.overlong=[8,24]",  # of whole responses, also where they were given tokens
     ],
     "grpo": ["algo=grpo", "train.sync_every=2"],
 }
@@ -181,6 +182,7 @@ def test_a_group_is_a_tree_whose_segments_are_generated_and_learned_from_once(fi
             assert list(branch["tokens"][:given]) == list(one["tokens"][:given])
             own += len(one["tokens"]) + after
             shared.append(after == 0)
+            assert after or branch["reward"] == one["reward"]
     assert 0 < sum(shared) < len(shared)  # branches that ended in their first segment
     assert metrics["budget/generated_tokens"].iloc[-1] == own
     assert metrics["budget/trained_tokens"].iloc[-1] == own

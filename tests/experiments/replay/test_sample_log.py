@@ -128,9 +128,12 @@ def check(run, nano, *overrides):
         (TALK, (*TALK, "task.feedback=withheld"), "its task.feedback is tests, but"),
         (TALK, TALK[:1], "its task.max_observation_tokens is 96, but"),
         (TALK, (*TALK, "train.temperature=0.7"), "its train.temperature is 1.0, but"),
+        # whose responses begin with tokens of the data set's program, or of another response
+        (("algo=ppo", "train.reset_share=0.5"), (), "its train.reset_share is 0.5, but 0.0"),
+        (("algo=segment_tree",), (), r"its algo.branches is \[2, 2, 2\], but None"),
     ],
 )
-def test_an_earlier_run_with_other_conversations_is_refused_in_a_line(
+def test_an_earlier_run_with_other_contexts_is_refused_in_a_line(
     recorded, nano, before, now, told
 ):
     run = recorded(*before)

@@ -11,6 +11,7 @@ from envs.reward import RewardConfig
 from experiments.engines.base import Engine, Sampling, uniforms
 from experiments.rollout.generate import Responder
 from experiments.rollout.prefixes import grow
+from experiments.run_dir.ledger import Ledger, ModelFlops
 from experiments.sample import Completion, Origin, PromptedProblem, seed_for
 from tests.algorithms.tabular import RESPONSES, ROWS, table_logp, world
 
@@ -24,10 +25,15 @@ class Writer(Engine):
     name, policy, version = "writer", None, 0
 
     def __init__(self, token):
-        self.token, self.asked = token, []
+        self.token, self.asked, self.requests, self.read = token, [], 0, set()
 
     def generate(self, request, finished=None):
         assert request.continues
+        self.requests += 1
+        for row, (prompt, begun) in enumerate(zip(request.prompts, request.begun, strict=True)):
+            contexts = [(*prompt, *prefix) for prefix in begun]
+            read = ((self.requests, row, c[:i]) for c in contexts for i in range(1, len(c)))
+            self.read |= set(read)
         pairs = zip(request.begun, request.seeds, strict=True)
         return [list(map(self._one, b, s, [request] * len(s))) for b, s in pairs]
 
@@ -61,9 +67,14 @@ def grown(token, reward, steps, limit, prompts=PROMPTS, seed=0):
     for branch in steps.branches:
         size *= branch
     paid = RewardConfig(kind="fraction")
-    at = Responder(writer, Pays(reward), writer, paid, overlap=False)
+    ledger = Ledger(model=ModelFlops(blocks=1, head=0))
+    at = Responder(writer, Pays(reward), writer, paid, False, ledger)
     seeds = [[seed_for(seed, p.problem.name, n) for n in range(size)] for p in prompts]
-    return grow(at, prompts, seeds, Sampling(limit), Origin("policy"), steps), writer, seeds
+    samples = grow(at, prompts, seeds, Sampling(limit), Origin("policy"), steps)
+    # In each request what its prefixes have in common is read once.
+    generated = sum(sample.generated for sample in samples)
+    assert ledger.counts.flops == 2 * (len(writer.read) + generated)
+    return samples, writer, seeds
 
 
 def random_token(prefix, seed):
@@ -88,8 +99,9 @@ def test_siblings_share_what_comes_before_and_each_segment_is_learned_from_once(
             assert len(sample.tokens) == len(sample.logps) == 7 and sample.generated == 7 - given
             assert sample.tokens[:2] == group[number - number % 6].tokens[:2]
             assert sample.tokens[:4] == group[number - number % 2].tokens[:4]
-            # an own token is drawn by the own stream, as in a response from the start
-            expected = [random_token(range(t), own[number]) for t in range(given, 7)]
+            # an own token is drawn by the own stream of its segment
+            streams = [seed_for(own[number], depth) for depth in (1, 1, 2, 2, 3, 3, 3)]
+            expected = [random_token(range(t), streams[t]) for t in range(given, 7)]
             assert sample.tokens[given:] == tuple(expected)
             parts.append(sample.own if given else [True] * 7)
         assert sum(map(sum, parts)) == 2 * 2 + 6 * 2 + 12 * 3
@@ -112,7 +124,8 @@ def test_a_response_that_ends_early_stands_in_all_places_of_its_branch():
     steps = Steps("tree", 2, 0, (2, 2))
     for seed in range(9):
         group, writer, seeds = grown(token, lambda r: r[0] == 1, steps, 6, PROMPTS[:1], seed)
-        lengths = [2 if own % 2 == 0 else 6 for own in (seeds[0][0], seeds[0][2])]
+        first = [seed_for(own, 1) for own in (seeds[0][0], seeds[0][2])]
+        lengths = [2 if own % 2 == 0 else 6 for own in first]
         assert [len(sample.tokens) for sample in group] == [*lengths[:1] * 2, *lengths[1:] * 2]
         assert len(writer.asked) == 2 + 2 * (lengths[0] > 2) + 2 * (lengths[1] > 2)
         for number, sample in enumerate(group):
@@ -148,7 +161,7 @@ def test_the_gradient_of_a_tree_is_that_of_the_expected_reward():
 
     true = torch.autograd.grad(logp.sum(-1).exp() @ rewards / scale, table, retain_graph=True)[0]
     steps, scores = Steps("tree", 1, 0, (3, 2, 2)), []
-    for seed in range(400):
+    for seed in range(800):
         samples, *_ = grown(token, reward, steps, 3, PROMPTS[:1], seed)
         score = torch.zeros_like(table)
         for sample in samples:
@@ -161,7 +174,7 @@ def test_the_gradient_of_a_tree_is_that_of_the_expected_reward():
                 score[row] += (values[t + 1] - values[t]) * gradient / (2, 3, 6)[t]
         scores.append(score)
     drawn = torch.stack(scores)
-    noise = (drawn.std(0) / len(drawn) ** 0.5).clamp(min=1e-9)
-    errors = (drawn.mean(0) - true) / noise
-    assert errors.abs().max() < 4.5 and errors.square().mean() < 2
-    assert (true / noise).abs().max() > 10  # it would be seen to be another
+    noise, often = drawn.std(0) / len(drawn) ** 0.5, (drawn != 0).sum(0) > 50
+    errors = ((drawn.mean(0) - true) / noise)[often]
+    assert len(errors) > 25 and errors.abs().max() < 4.5 and errors.square().mean() < 2
+    assert (true / noise)[often].abs().max() > 10  # it would be seen to be another
