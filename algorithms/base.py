@@ -78,6 +78,7 @@ class Needs:
     max_lag: int | None = None  # greatest staleness in optimiser steps; None: any
     entropy_graph: bool = False  # the loss differentiates through the entropy
     copies: tuple[str, ...] = ()  # names of earlier weights, which the hooks below keep
+    copy_of: str = ""  # folder whose weights they have in place of the initial ones
     step_values: Steps | None = None  # step_values, step_errors: by continuations of the responses
 
 

@@ -22,7 +22,7 @@ answer's tokens: RLEF takes the mean, because a sum favours short answers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
@@ -37,6 +37,9 @@ from algorithms.tensors import (
     torch,
     turn_starts,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MIN_CRITIC_RATE = 1e-5
 
@@ -250,12 +253,16 @@ def with_advantages(
     kl_coef: float,
     kl_mean: bool = False,
     by_turn: bool = False,
+    added: Callable[[Batch], Tensor] | None = None,
 ) -> Batch:
     """The batch with PPO's returns, and its advantages whitened over the rows of the loss.
 
     So a dropped response moves neither mean nor scale. `by_turn`: of answers, not of tokens.
+    `added`: further token rewards, (batch, time).
     """
     rewards = penalised_rewards(batch, kl_coef, kl_mean)
+    if added is not None:
+        rewards = rewards + added(batch)
     values = values_or_zeros(batch, rewards)
     estimate = turn_gae if by_turn else gae
     advantages, returns = estimate(rewards, values, batch.mask, gamma=gamma, lam=lam)
@@ -264,13 +271,21 @@ def with_advantages(
 
 
 def monte_carlo_returns(
-    batch: Batch, *, gamma: float, kl_coef: float, kl_mean: bool = False, by_turn: bool = False
+    batch: Batch,
+    *,
+    gamma: float,
+    kl_coef: float,
+    kl_mean: bool = False,
+    by_turn: bool = False,
+    added: Callable[[Batch], Tensor] | None = None,
 ) -> Tensor:
     """The penalised rewards that follow each token, its own included → (batch, time).
 
-    `by_turn`: those from each answer on, at its first token.
+    `by_turn`: those from each answer on, at its first token. `added`: further token rewards.
     """
     rewards = penalised_rewards(batch, kl_coef, kl_mean)
+    if added is not None:
+        rewards = rewards + added(batch)
     estimate = turn_gae if by_turn else gae
     return estimate(rewards, torch.zeros_like(rewards), batch.mask, gamma=gamma, lam=1.0)[1]
 

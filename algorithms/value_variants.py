@@ -1,4 +1,4 @@
-"""Objectives with PPO's critic (APA, VAPO, PF-PPO, PPO-EWMA) or another source of values.
+"""Objectives with PPO's critic (APA, VAPO, PF-PPO, PPO-EWMA, RTO) or another source of values.
 
 PRIME has an implicit reward model. VinePPO (2410.01679) and Segment PO's chain (2505.23564) have
 the policy continue each response from cuts, whose values are the continuations' mean rewards.
@@ -196,6 +196,46 @@ class PPOEWMA(PPO):
         weights = log_ratio(batch.earlier_logp, capped, batch.mask).exp()
         decoupled = replace(batch, behaviour_logp=batch.earlier_logp, correction=weights)
         return super().loss(policy, decoupled)
+
+
+@dataclass
+class RTOOptions(PPOConfig):
+    """Options of RTO: PPO's, and"""
+
+    dpo_model: str | None
+    dpo_beta: PositiveFloat
+    reward_bound: PositiveFloat
+
+
+class RTO(PPO):
+    """Reinforced token optimisation (Zhong et al., arXiv 2404.18922, and its code).
+
+    PPO with a reward for each token beside the verdict's: β log π_dpo/π_ref, within ±reward_bound.
+    π_dpo is a model that learned by DPO from the same reference. If it is the reference: PPO.
+    """
+
+    Config = RTOOptions
+    config: RTOOptions
+
+    @property
+    def needs(self) -> Needs:
+        weights = self.config.dpo_model or ""
+        return replace(super().needs, reference=True, copies=("dpo",), copy_of=weights)
+
+    def before_batch(
+        self, batch: Batch, logp: Callable[[str], Tensor], keep: Callable[[str], None]
+    ) -> Batch:
+        return replace(batch, earlier_logp=logp("dpo"))
+
+    def token_rewards(self, batch: Batch) -> Tensor:
+        """Of the DPO model, (batch, time)."""
+        bound = self.config.reward_bound
+        ratio = log_ratio(batch.earlier_logp, batch.ref_logp, batch.mask)
+        return (self.config.dpo_beta * ratio).clamp(-bound, bound)
+
+    @property
+    def _return_options(self) -> dict[str, Any]:
+        return super()._return_options | {"added": self.token_rewards}
 
 
 @dataclass

@@ -306,6 +306,11 @@ def _of_objective(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         f"{under}: the last branches would begin behind the limit; use a shorter segment",
     )
     yield (
+        "dpo" in needs.copies and not needs.copy_of,
+        f"algo.dpo_model=null {under}: it rewards tokens by a DPO model; train one with algo=dpo, "
+        "then give its weights: algo.dpo_model=RUN/checkpoints/final",
+    )
+    yield (
         t.correction != "none" and needs.behaviour != "ratio",
         f"train.correction={t.correction} {under}: it has no ratio to correct, or a correction of "
         "its own; use train.correction=none",

@@ -21,7 +21,7 @@ from algorithms.base import Needs
 from experiments.config.schema import TrainConfig
 from experiments.learner.batching import Tokens, map_micro_batches
 from experiments.learner.forward import Critic, scalar_head, score, token_hidden, values_of
-from experiments.policy.loading import critic_backbone, own_copy, reference_of
+from experiments.policy.loading import critic_backbone, load_weights, own_copy, reference_of
 from experiments.policy.lora import load_trained, rate_factor, trained, trained_state
 from experiments.policy.policy import Policy, RankGroup, as_shard, whole
 from experiments.policy.snapshots import PastPolicies
@@ -63,9 +63,7 @@ class Modules:
         elif needs.critic == "shared":
             self.value_head = scalar_head(policy)
         moving = ("reference",) if config.reference_every else ()
-        self.past = PastPolicies(
-            policy, lambda: self._sharded_early(own_copy(policy)), (*needs.copies, *moving)
-        )
+        self.past = PastPolicies(policy, self._copy, (*needs.copies, *moving))
         for held in (self.reference, *self.past.policies.values(), policy):
             if held is not None:
                 ranks.shard(held)
@@ -73,6 +71,12 @@ class Modules:
             ranks.shard(self.critic.backbone, self.critic)
         if self.value_head is not None:
             ranks.shard_head(self.value_head)
+
+    def _copy(self, name: str) -> Policy:
+        copied = own_copy(self.policy)
+        if self.needs.copy_of and name in self.needs.copies:
+            load_weights(copied, self.needs.copy_of)
+        return self._sharded_early(copied)
 
     def _sharded_early(self, copied: Policy) -> Policy:
         """Shard a copy at once, so that no two copies are whole at a time.

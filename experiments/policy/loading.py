@@ -243,6 +243,24 @@ def own_copy(policy: Policy) -> Policy:
     return policy.with_model(copy.deepcopy(policy.model, shared).requires_grad_(False))
 
 
+def load_weights(policy: Policy, folder: str) -> None:
+    """Give the policy the weights of algo.dpo_model, of its own architecture. Raises UserError."""
+    if not Path(folder).is_dir():
+        raise UserError(f"algo.dpo_model={folder}: no such folder; give RUN/checkpoints/final")
+    model: Any = policy.model
+    given = {"local_files_only": True, "output_loading_info": True}
+    try:
+        read, facts = type(model).from_pretrained(folder, config=model.config, **given)
+        if lacking := sorted(facts["missing_keys"]):
+            raise ValueError(f"it lacks {lacking[0]}")
+    except (OSError, ValueError, RuntimeError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"algo.dpo_model={folder}: not weights of the model in training: {first}"
+        ) from error
+    model.load_state_dict(read.state_dict())
+
+
 def reference_of(policy: Policy) -> Policy:
     """Return the policy before training: an adapted one's base itself, else a copy."""
     if policy.adapter is None:

@@ -114,11 +114,11 @@ class PastPolicies:
     """
 
     def __init__(
-        self, policy: Policy, copy_policy: Callable[[], Policy], names: Iterable[str]
+        self, policy: Policy, copy_policy: Callable[[str], Policy], names: Iterable[str]
     ) -> None:
-        """`copy_policy` returns a copy of the trained `policy`, sharded like it."""
+        """`copy_policy` returns the first weights of a name, sharded like the trained `policy`."""
         self.policy = policy
-        self.policies = {name: copy_policy() for name in names}
+        self.policies = {name: copy_policy(name) for name in names}
         self.averages: dict[str, MovingAverage] = {}
 
     @torch.no_grad()

@@ -127,6 +127,7 @@ def evaluated(
         "average": "proximal_logp",
         "precedent": "precedent_logp",
         "reference": "ref_logp",
+        "dpo": "precedent_logp",
     }
     batch = algorithm.before_batch(batch, lambda name: tensors[held[name]][order].detach(), id)
     batch = algorithm.before_step(batch, lambda name: tensors[held[name]][order].detach())

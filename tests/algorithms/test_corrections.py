@@ -60,7 +60,7 @@ def test_no_objective_with_a_ratio_leaves_the_weights_out(name):
     fields = {"mask": mask, "keep": online, "online": online, "fresh": online, "group_size": 8}
     fields["rewards"] = torch.tensor([1.0] + [0.0] * 7, dtype=F64)
     known = ("behaviour_logp", "rollout_logp", "ref_logp", "policy_logp", "values", "step_values")
-    for field in known:
+    for field in (*known, "earlier_logp"):
         fields[field] = old
     gradients = []
     for factor in (1.0, 3.0):

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -100,6 +101,31 @@ def test_ppo_ewma_is_ppo_on_responses_of_the_average_and_unclipped_if_that_is_th
     unclipped = pull(wide, case)[1]
     assert (unclipped - pull(ppo, case)[1]).abs().max() > 1e-3
     same(pull(ewma, case)[1], unclipped)
+
+
+def test_rto_is_ppo_with_bounded_token_rewards_of_a_dpo_model():
+    """By hand in numpy; and PPO itself if that model is the reference."""
+    (tensors, lengths, rewards), options = raw(39), {"kl_coef": 0.1, "critic": "none"}
+    tensors["precedent_logp"] = 3 * tensors["new_values"]
+    rto, ppo = make("rto", **options), make("ppo", **options)
+    case = {**tensors, "precedent_logp": tensors["ref_logp"]}, lengths, rewards
+    for one, other in zip(pull(rto, case), pull(ppo, case), strict=True):
+        same(one, other)
+    logp, mu, ref, dpo = (
+        tensors[name].detach().numpy()
+        for name in ("logp", "behaviour_logp", "ref_logp", "precedent_logp")
+    )
+    returns, terms = [], []
+    paid = np.clip(0.05 * (dpo - ref), -0.05, 0.05) - 0.1 * (mu - ref)
+    for row, (length, reward) in enumerate(zip(lengths.tolist(), rewards.tolist(), strict=True)):
+        returns += [reward + paid[row, t:length].sum() for t in range(length)]
+        terms += [(row, t) for t in range(length)]
+    advantages = (returns - np.mean(returns)) / np.sqrt(np.var(returns) + 1e-8)
+    ratios = np.exp([logp[at] - mu[at] for at in terms])
+    clipped = np.minimum(ratios * advantages, np.clip(ratios, 0.8, 1.2) * advantages)
+    loss = pull(rto, (tensors, lengths, rewards), keep=None)[0]
+    assert float(loss) == pytest.approx(-clipped.mean(), rel=1e-12)
+    assert (np.abs(0.05 * (dpo - ref)) > 0.05).any()  # the bound is met
 
 
 def test_remixs_weight_of_the_base_falls_by_a_tenth_each_ten_batches():

@@ -62,6 +62,7 @@ EXTRA = {
     "luffy": "train.offline_share=0.5",
     "srft": "train.offline_share=0.5",
     "chord": "train.offline_share=0.5",
+    "rto": "algo.dpo_model=assets/nano",
 }
 NOT_EXACT = ("time/", "memory/")  # columns that no two runs share
 

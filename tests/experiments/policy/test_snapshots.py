@@ -7,6 +7,7 @@ import torch
 import torch.multiprocessing as mp
 
 import algorithms
+from experiments.errors import UserError
 from experiments.learner.batching import pack
 from experiments.learner.learner import Learner
 from experiments.policy import lora
@@ -91,6 +92,19 @@ def test_sharded_snapshots_are_the_weights_of_their_time(adapter, tiny, tmp_path
 
 def equal(one, other):
     return all(map(torch.equal, one.own_tensors(), other.own_tensors()))
+
+
+def test_rto_reads_the_weights_of_another_folder(tiny, tmp_path):
+    other = Policy(copy.deepcopy(tiny))
+    drifted(other)
+    other.model.save_pretrained(tmp_path)
+    learner = learner_of(tiny, algorithms.make("rto", dpo_model=str(tmp_path)))
+    held = learner.modules.past.policies["dpo"]
+    assert equal(held, other) and not equal(held, learner.policy)
+    (tmp_path / "model.safetensors").unlink()
+    for folder, told in ((tmp_path, "not weights"), (tmp_path / "none", "no such folder")):
+        with pytest.raises(UserError, match=f"algo.dpo_model=.*: {told}"):
+            learner_of(tiny, algorithms.make("rto", dpo_model=str(folder)))
 
 
 def updated(learner, samples, batches, monkeypatch):

@@ -133,9 +133,7 @@ def check(run, nano, *overrides):
         (("algo=segment_tree",), (), r"its algo.branches is \[2, 2, 2\], but None"),
     ],
 )
-def test_an_earlier_run_with_other_contexts_is_refused_in_a_line(
-    recorded, nano, before, now, told
-):
+def test_an_earlier_run_with_other_contexts_is_refused_in_a_line(recorded, nano, before, now, told):
     run = recorded(*before)
     check(run, nano, *before)
     with pytest.raises(UserError, match=told) as refused:
