@@ -299,9 +299,9 @@ def _of_objective(c: RunConfig, needs: Needs) -> Iterator[Fault]:
         f"train.truncation={t.truncation} {under}: a group is a whole tree; use 0, 0 and "
         "reward_as_is",
     )
-    longest = c.longest_response(1)
+    longest = c.task.max_response_tokens  # null: not resolved yet
     yield (
-        tree and tree.every * (len(tree.branches) - 1) >= longest,
+        tree and longest and tree.every * (len(tree.branches) - 1) >= longest,
         f"algo.segment={tree.every if tree else 0} with task.max_response_tokens={longest} "
         f"{under}: the last branches would begin behind the limit; use a shorter segment",
     )
