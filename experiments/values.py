@@ -210,7 +210,13 @@ def main(options: Options) -> None:
     found = {f.parent for run in options.runs.split(",") for f in Path(run).rglob("run.json")}
     if not found:
         raise UserError(f"runs={options.runs}: no run folder; they are in outputs/NAME/")
-    runs = {folder: recorded_config(folder, f"runs={folder}") for folder in sorted(found)}
+    arms = {folder: arm_of(folder) for folder in sorted(found)}
+    if lost := [folder for folder, arm in arms.items() if arm is None and any(arms.values())]:
+        raise UserError(
+            f"runs={lost[0]}: the study's arms.json names other runs and not this one; call "
+            "experiments.study with all arms once more, which keeps finished runs"
+        )
+    runs = {folder: recorded_config(folder, f"runs={folder}") for folder in arms}
     cells = {folder: cells_of(folder, config, options) for folder, config in runs.items()}
     (options.out / "parts").mkdir(parents=True, exist_ok=True)
     tables = []
@@ -219,7 +225,7 @@ def main(options: Options) -> None:
             if missing := [cell for cell in cells[folder] if not cell[3].exists()]:
                 measure(config, missing, options, bars)
             of_run = pd.concat([pd.read_parquet(cell[3]) for cell in cells[folder]])
-            tables.append(of_run.assign(run=folder.name, arm=arm_of(folder) or config.algo.name))
+            tables.append(of_run.assign(run=folder.name, arm=arms[folder] or config.algo.name))
     table = pd.concat(tables, ignore_index=True)
     with atomic_write(options.out / "values.parquet") as file:
         table.to_parquet(file)

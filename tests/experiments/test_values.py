@@ -1,5 +1,6 @@
 """Values of cuts: their columns at an exact optimum, and a table that is killed and resumed."""
 
+import json
 import math
 from types import SimpleNamespace
 
@@ -110,3 +111,13 @@ def test_a_table_that_is_killed_and_resumed_is_that_of_one_go(tmp_path, monkeypa
     assert (table.loc[table["cut"] == 0, "log_ratio"] == 0).all()
     with pytest.raises(UserError, match="steps=7"):
         values.main(values.Options(runs, tmp_path / "c", steps="7"))
+
+
+def test_runs_of_which_a_study_names_only_some_are_refused(tmp_path):
+    """After a call with arms=X only X has a name, and two arms of one algorithm would be one."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("{}")
+    (tmp_path / "arms.json").write_text(json.dumps([{"arm": "x", "run": "runs/a"}]))
+    with pytest.raises(UserError, match=r"runs=.*b: the study's arms.json"):
+        values.main(values.Options(runs=str(tmp_path), out=tmp_path / "out"))
