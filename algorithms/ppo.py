@@ -226,10 +226,16 @@ def terminal_rewards(rewards: Tensor, mask: Tensor) -> Tensor:
     return torch.where(positions == last, rewards.unsqueeze(-1), 0.0)
 
 
-def penalised_rewards(batch: Batch, kl_coef: float, kl_mean: bool = False) -> Tensor:
+def penalised_rewards(
+    batch: Batch,
+    kl_coef: float,
+    kl_mean: bool = False,
+    added: Callable[[Batch], Tensor] | None = None,
+) -> Tensor:
     """Token rewards: the response's on its last token, less kl_coef (log μ − log π_ref) on each.
 
-    With `kl_mean` each penalty is divided by the number of its answer's tokens.
+    With `kl_mean` each penalty is divided by the number of its answer's tokens. `added`: further
+    rewards, (batch, time).
     With `train.correction`, `behaviour_logp` is that of the policy at the start of the update
     instead of μ, in the penalty as in the ratio.
     """
@@ -237,7 +243,7 @@ def penalised_rewards(batch: Batch, kl_coef: float, kl_mean: bool = False) -> Te
     if kl_coef > 0:
         penalty = log_ratio(batch.behaviour_logp, batch.ref_logp, batch.mask)
         rewards = rewards - kl_coef * (penalty / answer_lengths(batch.mask) if kl_mean else penalty)
-    return rewards
+    return rewards if added is None else rewards + added(batch)
 
 
 def values_or_zeros(batch: Batch, like: Tensor) -> Tensor:
@@ -260,9 +266,7 @@ def with_advantages(
     So a dropped response moves neither mean nor scale. `by_turn`: of answers, not of tokens.
     `added`: further token rewards, (batch, time).
     """
-    rewards = penalised_rewards(batch, kl_coef, kl_mean)
-    if added is not None:
-        rewards = rewards + added(batch)
+    rewards = penalised_rewards(batch, kl_coef, kl_mean, added)
     values = values_or_zeros(batch, rewards)
     estimate = turn_gae if by_turn else gae
     advantages, returns = estimate(rewards, values, batch.mask, gamma=gamma, lam=lam)
@@ -283,9 +287,7 @@ def monte_carlo_returns(
 
     `by_turn`: those from each answer on, at its first token. `added`: further token rewards.
     """
-    rewards = penalised_rewards(batch, kl_coef, kl_mean)
-    if added is not None:
-        rewards = rewards + added(batch)
+    rewards = penalised_rewards(batch, kl_coef, kl_mean, added)
     estimate = turn_gae if by_turn else gae
     return estimate(rewards, torch.zeros_like(rewards), batch.mask, gamma=gamma, lam=1.0)[1]
 

@@ -179,7 +179,7 @@ class Rollouts:
     def _prefixes(
         self, prompts: list[PromptedProblem], seeds: list[list[int]]
     ) -> list[list[tuple[int, ...]]] | None:
-        """Return what each response begins with (DR-PO): the first of each group with a prefix."""
+        """Return the prefix that each response continues (DR-PO); only a group's first have one."""
         resets = round(self.train.group_size * self.train.reset_share)
         if self.offline is None or not resets:
             return None
