@@ -12,17 +12,24 @@ Of whole responses, by the scores log_ratio (S), logp and critic at their end:
 
 Along responses, at the cuts between prompt and end, of a prediction x of a target y:
 
-- rank correlation (0); slope of y on x (0; of a value 1); squared error, its mean (that of
-  `constant`); predicted and observed: the means of x and y in five equal parts of the predictions
+- rank correlation (0), over all problems and in a problem; slope of y on x (0); squared error, its
+  mean (that of `constant`); predicted and observed: the means of x and y in five equal parts
 
-The targets are the soft value of the reference (`soft`) and its change since the prompt
-(`soft change`), which Q predicts, and the reward of the policy's continuations (`reward`), which a
-critic predicts. Beside them stand predictors that cost
-nothing: the `constant` mean, the `position` (tokens so far) and the value of the `prompt`.
-Monte-Carlo noise in y lowers correlations and adds to every squared error alike.
+The targets are the reward of the policy's continuations (`reward`), which a critic predicts, and
+three forms of the reference's soft value, which Q predicts: `soft`, its change since the prompt
+(`soft change`), and `success`, e^((soft − best reward)/β), for rewards 0 and 1 the share of
+successes. Beside them stand the `constant` mean, the `position` (tokens so far) and the value of
+the `prompt` by as many continuations.
+
+k continuations give `soft` with a bias: without a success among them it is 0, with one at least
+1 − β log k. An exact value then has no slope of 1, nor the least squared error
+(`tests/analysis/test_values.py`). `success` has no bias, and nor has Q's prediction of it, the
+prompt's success times e^S. Its five parts are those of S, which has no noise of continuations, so
+predicted and observed agree for a value. Those of the other targets are parts of x.
 
 Intervals are those of `analysis.intervals`, over seeds and problems. A statistic that is no mean
-over problems enters by its jackknife values: of problem i, n θ − (n − 1) θ without i.
+over problems enters by its jackknife values: of problem i, θ + (n − 1) (m − θ without i), where m
+is the mean of these over all problems.
 
 `values.svg` draws four programs of each arm, two of them accepted: prediction and target.
 """
@@ -42,6 +49,8 @@ from analysis.intervals import interval
 BINS, DIGITS = 5, 12
 GROUP = ["arm", "step", "writer"]
 BOUNDS = dict.fromkeys(("auc", "auc in a problem", "best of n"), (0.0, 1.0))
+BOUNDS |= dict.fromkeys(("rank correlation", "rank correlation in a problem"), (-1.0, 1.0))
+BOUNDS["squared error"] = (0.0, np.inf)
 Key = tuple[str, str, str]  # statistic, target, predictor
 
 
@@ -121,9 +130,13 @@ def along_responses(run: pd.DataFrame) -> Iterator[tuple[Key, pd.DataFrame]]:
     rows = with_predictions(run)
     rows = rows[(rows["cut"] > 0) & (rows["cut"] < rows["tokens"])]
     rows["soft change"] = rows["soft"] - rows["soft_of_prompt"]
+    best = rows["reward"].max()
+    for name in ("soft", "Q", "soft_of_prompt"):
+        rows[f"success: {name}"] = np.exp((rows[name] - best) / rows["beta"])
     for target, y_name, predictors in (
         ("soft", "soft", {"Q": "Q", "prompt": "soft_of_prompt"}),
         ("soft change", "soft change", {"Q": "change"}),
+        ("success", "success: soft", {"Q": "success: Q", "prompt": "success: soft_of_prompt"}),
         ("reward", "policy", {"critic": "critic", "prompt": "policy_of_prompt"}),
     ):
         rows["constant"] = rows[y_name].mean()
@@ -132,10 +145,15 @@ def along_responses(run: pd.DataFrame) -> Iterator[tuple[Key, pd.DataFrame]]:
             if not len(x) or np.isnan(x).any():
                 continue
             yield ("rank correlation", target, name), jackknifed(rank_correlation, problems, x, y)
+            each = {p: rank_correlation(x[problems == p], y[problems == p]) for p in problems}
+            sizes = rows.groupby("problem").size()
+            in_one = pd.DataFrame({"value": pd.Series(each), "weight": sizes.astype(float)})
+            yield ("rank correlation in a problem", target, name), in_one
             if name != "position":  # in other units
                 yield ("slope", target, name), jackknifed(slope, problems, x, y)
                 yield ("squared error", target, name), means_of(problems, (x - y) ** 2)
-            part = np.argsort(np.argsort(x, kind="stable")) * BINS // len(x)
+            by = rows["change"].to_numpy() if target == "success" else x
+            part = np.argsort(np.argsort(by, kind="stable")) * BINS // len(x)
             for number in range(BINS if name in ("Q", "critic") else 0):
                 mine, of = part == number, f"in part {number + 1} of {BINS}"
                 yield (f"predicted {of}", target, name), means_of(problems[mine], x[mine])
@@ -154,7 +172,8 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
             values = pd.concat([one["value"] for one in seeds], axis=1).T.to_numpy()
             weights = pd.concat([one["weight"] for one in seeds], axis=1).T.fillna(0).to_numpy()
             bounds, weights = BOUNDS.get(key[0], (-np.inf, np.inf)), weights * ~np.isnan(values)
-            rows.append((*names, *key, *interval(values, weights, bounds=bounds), len(seeds)))
+            measured = sum(one["value"].notna().any() for one in seeds)
+            rows.append((*names, *key, *interval(values, weights, bounds=bounds), measured))
     columns = ["statistic", "target", "predictor", "mean", "low", "high", "seeds"]
     return pd.DataFrame(rows, columns=[*GROUP, *columns]).dropna(subset="mean")
 

@@ -79,7 +79,7 @@ class Options:
 
     runs: str  # run folders, or folders that hold some, with commas
     out: Path  # folder of values.parquet
-    steps: str | None = None  # of the weights, with commas; by default all that a run has kept
+    steps: str | None = None  # of the weights, with commas, or last; by default all that are kept
     writers: str = ",".join(WRITERS)  # of the responses
     split: Literal["tune", "choose", "test"] = "choose"
     problems: PositiveInt = 100  # the first ones of the split
@@ -98,10 +98,13 @@ def cells_of(folder: Path, config: RunConfig, options: Options) -> list[Cell]:
     world = [info["policy"], info["data_hash"], config.task, config.model.dtype, asked]
     world += [config.engine.name, config.train.temperature, config.seed]
     seals = {checkpoints.step_of(f): f for f in folder.glob(f"checkpoints/*/{checkpoints.SEAL}")}
-    steps = [s for s in sorted(seals) if str(s) in (options.steps or str(s)).split(",")]
-    if config.task.turns > 1 or config.train.reference_every is not None or not steps:
+    kept = {str(step): step for step in seals} | {"last": max(seals, default=0)}
+    asked = options.steps.split(",") if options.steps else [*map(str, seals)]
+    steps = sorted({kept.get(name.strip(), 0) for name in asked})
+    unfit = config.task.turns > 1 or config.train.reference_every is not None
+    if unfit or min(steps, default=0) < 1:
         raise UserError(
-            f"runs={folder} steps={options.steps}: values need one of its checkpoints (here of "
+            f"runs={folder} steps={options.steps}: values need its checkpoints (here of "
             f"{sorted(seals)}), task.turns=1 and train.reference_every=null"
         )
     cells = []
@@ -149,12 +152,16 @@ def measure(config: RunConfig, cells: Sequence[Cell], options: Options, bars: Ba
                 seeds = [[seed_for(*stream, i) for i in range(n)] for stream in streams]
                 _, samples = by.respond(prompts, seeds, sampling, Origin("policy", step=step))
             samples = [sample for sample in samples if sample.reward is not None]
+            if not samples:
+                raise UserError(f"writers={writer}: no response that fits has a verdict")
             names = pd.Series([sample.prompt.problem.name for sample in samples])
             cuts = [[*cut_points(s, places, tokenizer), len(s.tokens)] for s in samples]
             whole = [number >= options.continued for number in names.groupby(names).cumcount()]
             cuts = [own[-1:] if ends else own for own, ends in zip(cuts, whole, strict=True)]
             asked = (sampling, samples, cuts, options.k, seed, "values")
             ahead = continued_rewards(policy, *asked, step)
+            known_by = seed_for([sample.tokens for sample in samples])  # some may lack a verdict
+            stored = stored.with_stem(f"{stored.stem}-{known_by:x}")
             if not stored.exists():
                 replace_file(stored, json.dumps(continued_rewards(reference, *asked)))
             rewards = (ahead, json.loads(stored.read_text()))
@@ -225,7 +232,7 @@ def main(options: Options) -> None:
             if missing := [cell for cell in cells[folder] if not cell[3].exists()]:
                 measure(config, missing, options, bars)
             of_run = pd.concat([pd.read_parquet(cell[3]) for cell in cells[folder]])
-            tables.append(of_run.assign(run=folder.name, arm=arms[folder] or config.algo.name))
+            tables.append(of_run.assign(run=str(folder), arm=arms[folder] or config.algo.name))
     table = pd.concat(tables, ignore_index=True)
     with atomic_write(options.out / "values.parquet") as file:
         table.to_parquet(file)

@@ -54,7 +54,8 @@ def cut_points(sample: Sample, steps: Steps, tokenizer: PreTrainedTokenizerBase)
     """Return the cuts of a response: the first of each `steps.every` of those that `steps.cut` has.
 
     - token: before each token
-    - line: before each line that is not blank; the lines of a response are its steps
+    - line: at the start, and after each line that is not blank if another one follows; the lines
+      of a response are its steps
     - unlikely: before each token of a probability below UNLIKELY when it was drawn
     """
     found = list(range(len(sample.tokens)))
@@ -92,9 +93,11 @@ def continued_rewards(
     texts = []  # read, then continued
     for sample, own in zip(samples, cuts, strict=True):
         name, ongoing = sample.prompt.problem.name, [t for t in own if t < len(sample.tokens)]
-        begun[name] |= {tuple(sample.tokens[:t]): [] for t in ongoing}
         if ongoing:
-            texts.append(Text(len(sample.prompt.tokens) + max(ongoing), ()))
+            prompt_length = len(sample.prompt.tokens)
+            known = prompt_length - 1 if begun[name] else 0  # read for an earlier response
+            texts.append(Text(prompt_length + max(ongoing), (), known))
+        begun[name] |= {tuple(sample.tokens[:t]): [] for t in ongoing}
     owners = [(prompts[name], prefix) for name, of in begun.items() for prefix in of]
     asked = [name for name, of in begun.items() if of]
     request = Request(
@@ -179,7 +182,8 @@ class PrefixValues:
             sample_log.write_table(self.folder, FOLDER, step, pa.table(columns))
         if not rows:
             return valued, {}
-        error = fmean(value.error for _, value in rows)
+        errors = [value.error for _, value in rows if not math.isnan(value.error)]
+        error = fmean(errors) if errors else math.nan
         return valued, {"prefix/cuts": len(rows) / len(samples), "prefix/error": error}
 
 
@@ -278,7 +282,8 @@ def grow(
         for cut, block in zip(path.cuts, blocks, strict=False):  # one that ended has fewer cuts
             if path.given <= cut < len(path.whole.tokens):
                 begin = number - number % block
-                values.append(estimate(cut, rewards[begin : begin + block]))
+                mean = fmean(rewards[begin : begin + block])  # of copies too, so without an error
+                values.append(PrefixValue(cut, mean, math.nan))
         valued.append(replace(sample, values=tuple(values)))
     return valued
 

@@ -45,10 +45,7 @@ def test_pairs_the_best_of_equals_and_jackknife_values_of_a_mean():
     assert values.auc(np.array([3.0, 1.0, 2.0, 2.0]), accepted) == 3.5 / 4
     assert values.best_of(np.array([3.0, 1.0, 3.0, 3.0]), accepted) == 2 / 3
     assert np.isnan(values.auc(np.array([1.0, 2.0]), np.array([True, True])))
-    for one in (
-        values.rank_correlation,
-        values.slope,
-    ):  # of one problem, without it nothing is left
+    for one in (values.rank_correlation, values.slope):  # without its problem nothing is left
         assert np.isnan(values.jackknifed(one, np.array(["a", "a"]), *np.eye(2))["value"]).all()
     problems, x = np.repeat(["a", "b", "c"], 2), np.array([1.0, 3, 4, 4, 9, 0])
     assert values.jackknifed(np.mean, problems, x)["value"].tolist() == pytest.approx([2, 4, 4.5])
@@ -92,3 +89,31 @@ def test_the_figure_has_four_programs_of_an_arm():
     assert texts.count("a<b") == 2 * (3 + 3 + 3 + 3)
     assert texts.count("spo: accepted") == texts.count("ppo: rejected") == 2
     assert {"critic: policy 0.2 at 4", "soft: soft 0.1 at 0"} <= {*texts}
+
+
+def test_an_exact_value_is_seen_in_successes_and_not_in_soft_values_of_few_continuations():
+    """S is exact; 48 continuations leave no trace of small chances in a soft value at β = .05."""
+    rng, beta, rows = np.random.default_rng(0), 0.05, []
+    for problem in range(150):
+        start = rng.beta(0.3, 5.7)
+        for response in range(2):
+            chance = start
+            for cut in range(4):
+                chance = max(chance if cut == 0 else rng.beta(8 * chance, 8 * (1 - chance)), 0.001)
+                share = rng.binomial(48, chance) / 48
+                soft = beta * np.log(share * np.exp(1 / beta) + 1 - share)
+                ratio = np.log(chance / max(start, 0.001))
+                rows.append((f"{problem}", f"{problem}.{response}", cut, 1.0, ratio, soft))
+    names = ["problem", "response", "cut", "reward", "log_ratio", "soft"]
+    same = SAME | {"beta": beta, "run": "r", "accepted": True, "logp": 0.0, "policy": 0.0}
+    exact = pd.DataFrame(rows, columns=names).assign(**same)
+    of = values.summary(exact)
+    assert found(of, "slope", "Q", "soft change")[0] > 2
+    for part in range(1, values.BINS + 1):
+        words = [f"{word} in part {part} of {values.BINS}" for word in ("predicted", "observed")]
+        (mean, *_), (_, low, high) = (found(of, word, "Q", "success") for word in words)
+        assert low - 0.01 < mean < high + 0.01
+    inside = [
+        found(of, "rank correlation in a problem", x, "success")[0] for x in ("Q", "position")
+    ]
+    assert inside[0] > 0.3 > abs(inside[1])

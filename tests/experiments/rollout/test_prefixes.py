@@ -128,8 +128,8 @@ def test_equal_prefixes_and_programs_count_once_and_tokens_are_charged():
         assert len({seed for group in request.seeds for seed in group}) == 100
         assert at.judge.stats.programs_judged == 2 * 3 + 2 * 2
         assert ledger.counts.prefix_tokens == 100 and ledger.counts.generated_tokens == 0
-        # read once are (9, 9, 1) twice and (9, 9, 1, 2), without their last tokens
-        assert ledger.counts.flops == 2 * (2 + 3 + 2 + 100)
+        # read once are (9, 9, 1) twice and of (9, 9, 1, 2) the end, without their last tokens
+        assert ledger.counts.flops == 2 * (2 + (3 - 1) + 2 + 100)
         ended = continued_rewards(at, Sampling(9), samples[:2], [[3], [4]], 2, "seed")
         assert ended == [[[1.0, 1.0]], [[1.0, 1.0]]]  # their own reward
     assert valued[0].values == valued[1].values[:2]
