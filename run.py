@@ -1,7 +1,15 @@
-"""`python run.py algo=spo task=taco`: compose the configuration, check it, hand it to the runner.
+"""SPO-Bench: train a language model to write contest programs, with one of several algorithms.
 
-With -m, every combination of the given values is a job. All jobs are composed and checked before
-the first one starts, so a typo cannot end a sweep half way.
+python run.py [choice=NAME | key=VALUE]...
+python run.py -m algo=spo,ppo,grpo seed=0,1,2      a sweep: every combination
+python run.py resume=FOLDER [steps=N]              resume a stopped run or extend one
+python run.py --config-path FOLDER [key=VALUE]...  a new run with the recorded keys of another
+python run.py --config-dir FOLDER [choice=NAME]... with choices of your own, laid out as conf/
+python run.py --cfg job [...]                      check and print the configuration
+python run.py algo=ppo engine=vllm --help          the keys of these choices
+
+"spo" is Soft Policy Optimization (arXiv 2503.05453). `python -m algorithms` compares the
+algorithms; docs/guide/running.md tells more.
 """
 
 from __future__ import annotations
@@ -25,7 +33,11 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Show what the command line asks to see, or run its jobs; returns the exit status."""
+    """Show what the command line asks to see, or run its jobs; returns the exit status.
+
+    All jobs of a sweep are composed and checked before the first one starts, so a typo cannot end
+    it half way.
+    """
     from experiments.config.composition import config_of, is_sweep, jobs_of, shown_text
     from experiments.launch import resume, run_alone
     from experiments.run_dir.provenance import commit
@@ -34,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     if "--version" in arguments:
         print(f"spo-bench {version('spo-bench')} commit {commit()}")
         return 0
-    if (text := shown_text(arguments)) is not None:
+    if (text := shown_text(arguments, __doc__ or "")) is not None:
         print(text)
         return 0
     if any(argument.startswith("resume=") for argument in arguments):

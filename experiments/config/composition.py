@@ -221,26 +221,17 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
 # `--help` and `--cfg job`.
 
 
-USAGE = """\
-SPO-Bench: train a language model to write contest programs, with one of several algorithms.
-
-python run.py [choice=NAME | key=VALUE]...
-python run.py -m algo=spo,ppo,grpo seed=0,1,2      a sweep: every combination
-python run.py resume=FOLDER [steps=N]              resume a stopped run or extend one
-python run.py --config-path FOLDER [key=VALUE]...  a new run with the recorded keys of another
-python run.py --config-dir FOLDER [choice=NAME]... with choices of your own, laid out as conf/
-python run.py --cfg job [...]                      check and print the configuration
-python run.py algo=ppo engine=vllm --help          the keys of these choices
-
-"spo" is Soft Policy Optimization (arXiv 2503.05453). `python -m algorithms` compares the
-algorithms; docs/guide/running.md tells more."""
 GROUPS = ("algo", "task", "model", "engine", "sandbox", "runtime", "logger", "experiment")
 
 
-def shown_text(arguments: Sequence[str]) -> str | None:
-    """The text that a command line asks for in place of a run, or None. Raises UserError."""
+def shown_text(arguments: Sequence[str], usage: str = "") -> str | None:
+    """The text that a command line asks for in place of a run, or None. Raises UserError.
+
+    The help begins with `usage`.
+    """
     if wants_help(arguments):
-        return "\n".join(_help([word for word in arguments if not wants_help([word])]))
+        words = [word for word in arguments if not wants_help([word])]
+        return "\n".join([usage.strip(), *_help(words)])
     words = [word for word in arguments if word not in ("--cfg", "-c", "--cfg=job", "job")]
     if len(words) == len(arguments):
         return None
@@ -257,8 +248,7 @@ def shown_text(arguments: Sequence[str]) -> str | None:
 
 
 def _help(words: Sequence[str]) -> Iterator[str]:
-    """The usage, all choices, and the keys of the chosen ones with the comments of their files."""
-    yield USAGE
+    """All choices, and the keys of the chosen ones with the comments of their files."""
     values = plain_values(compose(jobs_of(words)[0]))
     for group in GROUPS:
         yield from ("", f"== {group}=NAME ==", *choice_lines(CONF / group))
