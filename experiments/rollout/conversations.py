@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -36,10 +36,6 @@ from experiments.engines.base import Request, Sampling
 from experiments.errors import UserError
 from experiments.run_dir.ledger import Text
 from experiments.sample import Completion, PromptedProblem, Sample, Turn, seed_for
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
 
 # of each text that an observation quotes: the first with which it fits
 PIECE_CHARS = (MAX_PIECE_CHARS, 150, 75, 40)
