@@ -24,9 +24,8 @@ class RewardConfig:
     kind: str = "binary"
     low: float = 0.0  # reward of a program that passes no test
     high: float = 1.0  # reward of an accepted program
-    no_program_penalty: NonNegativeFloat = (
-        0.1  # shaped only: subtracted from `low` if there is no program
-    )
+    # shaped only: subtracted from `low` if there is no program
+    no_program_penalty: NonNegativeFloat = 0.1
 
     # [length where the penalty starts, length where it reaches overlong_penalty] in tokens, linear
     # in between (DAPO's soft overlong punishment: the last 4096 of 20480); null: no penalty

@@ -134,9 +134,8 @@ class ReplayBuffer:
     def add_batch(self, samples: Sequence[Sample], step: int) -> None:
         """Count the uses of a batch's replayed samples, and add its fresh ones."""
         used = [s.replayed for s in samples if s.replayed is not None]
-        self._rows["uses"] += self._rows["id"].isin(
-            used
-        )  # some may have been dropped since they were drawn
+        # some may have been dropped since they were drawn
+        self._rows["uses"] += self._rows["id"].isin(used)
         self.costs.charge_samples([s for s in samples if s.origin.source in ("run", "file")])
         if self.config.max_uses is not None:
             self._drop("used_up", self._rows["uses"] >= self.config.max_uses)
