@@ -42,8 +42,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from experiments.sample import PromptedProblem, Sample, stream
 
@@ -109,31 +108,24 @@ class ProblemOrder:
                 yield place, prompt
 
 
-@dataclass(frozen=True)
-class Band:
-    """Pass rates that are drawn in every pass, and how often those outside are."""
-
-    low: float = 0.05  # posterior mean below which a problem without a success is unsolved
-    high: float = 0.9  # posterior mean above which a problem is solved
-    unsolved_every: int = 4  # passes, of which an unsolved problem is drawn in one
-    solved_every: int = 8  # passes, of which a solved problem is drawn in one
-
-    def kind(self, accepted: int, judged: int) -> Literal["solved", "unsolved", "band"]:
-        """Return where a problem stands after its responses so far."""
-        mean = (1 + accepted) / (2 + judged)
-        if mean > self.high:
-            return "solved"
-        return "unsolved" if not accepted and mean < self.low else "band"
+LOW = 0.05  # posterior mean below which a problem without a success is unsolved
+HIGH = 0.9  # posterior mean above which a problem is solved
+EVERY = {"band": 1, "unsolved": 4, "solved": 8}  # passes, of which such a problem is drawn in one
 
 
-@dataclass
+def kind_of(accepted: int, judged: int) -> str:
+    """Return where a problem stands after its responses so far, a key of EVERY."""
+    mean = (1 + accepted) / (2 + judged)
+    if mean > HIGH:
+        return "solved"
+    return "unsolved" if not accepted and mean < LOW else "band"
+
+
 class Curriculum:
     """Pass rates so far, and which turns of the shuffled order they let pass."""
 
-    seed: int
-    band: Band = field(default_factory=Band)
-
-    def __post_init__(self) -> None:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
         self._counts: dict[str, tuple[int, int]] = {}  # problem → responses (accepted, judged)
         self.start_batch()
 
@@ -148,11 +140,8 @@ class Curriculum:
     def is_due(self, problem: str, number: int) -> bool:
         """Return whether the problem is drawn in pass `number`, by what is known now."""
         kind = self._kind(problem)
-        if kind == "band":
-            return True
-        every = self.band.solved_every if kind == "solved" else self.band.unsolved_every
-        offset = stream(self.seed, "curriculum", kind, problem).randrange(every)
-        return number % every == offset
+        offset = stream(self.seed, "curriculum", kind, problem).randrange(EVERY[kind])
+        return number % EVERY[kind] == offset
 
     def start_batch(self) -> None:
         """Begin to count the draws of a batch."""
@@ -182,5 +171,5 @@ class Curriculum:
             "curriculum/returned": self._returned,
         }
 
-    def _kind(self, problem: str) -> Literal["solved", "unsolved", "band"]:
-        return self.band.kind(*self._counts.get(problem, (0, 0)))
+    def _kind(self, problem: str) -> str:
+        return kind_of(*self._counts.get(problem, (0, 0)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.errors import UserError
-from experiments.rollout.problem_order import Band, Curriculum
+from experiments.rollout.problem_order import Curriculum, kind_of
 from experiments.sample import stream
 from tests.experiments.compose import config
 from tests.experiments.rollout.stored import prompt, rollouts_of, sample
@@ -41,7 +41,7 @@ def opened(*overrides):
     ],
 )
 def test_what_is_solved_or_unsolved_is_decided_by_the_posterior_mean(accepted, judged, kind):
-    assert Band().kind(accepted, judged) == kind
+    assert kind_of(accepted, judged) == kind
 
 
 def problems_of(samples):
