@@ -14,7 +14,7 @@ step, so they have no position to keep.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,7 @@ class Trainer:
         config, parts, recorded = self.config, self.parts, self.state.recorded
         self.tables, self.learner, self.ledger = parts.tables(), parts.learner, parts.ledger
         self.signs, folder = LearningSigns(config), self.records.folder
-        self.loggers = open_loggers(config, folder, asdict(config), recorded, self.display.say)
+        self.loggers = open_loggers(config, folder, recorded, self.display.say)
 
     def run(self) -> None:
         """Train to the last step. Always save the weights of the last complete optimiser step."""

@@ -12,6 +12,7 @@ import io
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -112,14 +113,10 @@ class Loggers:
 
 
 def open_loggers(
-    config: RunConfig,
-    folder: Path,
-    settings: Settings,
-    recorded: int,
-    say: Callable[[str], None],
+    config: RunConfig, folder: Path, recorded: int, say: Callable[[str], None]
 ) -> Loggers:
     """Open the loggers of a configuration; `recorded`: steps that a resumed run has logged."""
-    makers: dict[str, Callable[[], Logger]] = {}
+    settings, makers = asdict(config), dict[str, Callable[[], Logger]]()
     if wandb := config.logger.wandb:
         makers["wandb"] = lambda: WandbLogger(wandb.project, wandb.entity, folder, settings, say)
     if trackio := config.logger.trackio:
