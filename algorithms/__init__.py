@@ -30,7 +30,22 @@ def load(name: str) -> type[Algorithm]:
 
     Raises ValueError in one line if there is no such name, or its file names no such class.
     """
-    return _core(name, defaults(name))
+    given = str(defaults(name).get("core", ""))
+    where = f"conf/algo/{name}.yaml: core={given}"
+    module_name, _, class_name = given.rpartition(".")
+    if not module_name:
+        raise ValueError(f"{where}: write package.module.Class")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a new module may raise anything
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"{where}: {module_name} cannot be imported: {reason}") from error
+    cores = {n: c for n, c in vars(module).items() if isinstance(c, type) and hasattr(c, "Config")}
+    if class_name not in cores:
+        own = [n for n, core in cores.items() if core.__module__ == module_name]
+        choices = ", ".join(own) or "none"
+        raise ValueError(f"{where}: {module_name} has no algorithm {class_name}; it has {choices}")
+    return cores[class_name]
 
 
 def defaults(name: str) -> dict[str, Any]:
@@ -53,22 +68,3 @@ def _values(name: str) -> dict[str, Any]:
     own: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))
     bases = [base for base in own.pop("defaults", []) if base != "_self_"]
     return {key: value for base in bases for key, value in _values(base).items()} | own
-
-
-def _core(name: str, values: dict[str, Any]) -> type[Algorithm]:
-    given = str(values.get("core", ""))
-    where = f"conf/algo/{name}.yaml: core={given}"
-    module_name, _, class_name = given.rpartition(".")
-    if not module_name:
-        raise ValueError(f"{where}: write package.module.Class")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # a new module may raise anything
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ValueError(f"{where}: {module_name} cannot be imported: {reason}") from error
-    cores = {n: c for n, c in vars(module).items() if isinstance(c, type) and hasattr(c, "Config")}
-    if class_name not in cores:
-        own = [n for n, core in cores.items() if core.__module__ == module_name]
-        choices = ", ".join(own) or "none"
-        raise ValueError(f"{where}: {module_name} has no algorithm {class_name}; it has {choices}")
-    return cores[class_name]
