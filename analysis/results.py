@@ -258,9 +258,8 @@ class Results:
             step, writer, *columns = columns
             cells = [[self.cell(f"{a} {step} {writer}", c) for c in columns] for a in self.arms]
             shown = [[cell.text() if cell else "–" for cell in row] for row in cells]
-            return markdown_table(
-                ["arm", *columns], [[a, *row] for a, row in zip(self.arms, shown, strict=True)]
-            )
+            rows = [[a, *row] for a, row in zip(self.arms, shown, strict=True) if set(row) != {"–"}]
+            return markdown_table(["arm", *columns], rows)
         if kind == "differences":
             pairs = self.study.get("gains", [])
             rows = [[f"{a} − {b}", *(self.gap(a, b, c) for c in columns)] for a, b in pairs]

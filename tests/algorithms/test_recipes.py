@@ -178,9 +178,8 @@ def test_srft_token_by_token():
     case, online, live = mixed(37)
     grad = pull(make("srft"), case, online=online, policies=fresh)[1]
     p, tokens = case[0]["logp"].exp(), live[[0, 1, 3, 4, 5, 7]].sum()
-    h = (case[0]["logp"] * live).sum(-1, keepdim=True) / case[1].unsqueeze(
-        -1
-    )  # the batch's entropy
+    # the batch's entropy
+    h = (case[0]["logp"] * live).sum(-1, keepdim=True) / case[1].unsqueeze(-1)
     a = (1 - 2 / 3) / (math.sqrt(1 / 3) + 1e-6)  # of 0, 1, 1: mean 2/3, std 0.577
     same(grad[[1, 5]], ((-0.5 * (-h).exp() - a * p) * live / tokens)[[1, 5]])
     same(grad[[3, 7]], (-0.1 * h.exp() * live / tokens)[[3, 7]])

@@ -28,9 +28,8 @@ def test_the_page_and_its_cosines(tmp_path, monkeypatch):
     rows = pd.read_csv(tmp_path / "page.csv").set_index(["situation", "objective"])
     assert rows.loc[("base, fresh", "raft"), "rejected"] == 0
     assert rows.loc[("base, fresh", "raft"), "cos raft"] == pytest.approx(1)
-    assert pd.isna(
-        rows.loc[("base, stale", "rloo"), "cos raft"]
-    )  # it is not made for old responses
+    # RLOO is not made for old responses
+    assert pd.isna(rows.loc[("base, stale", "rloo"), "cos raft"])
     assert "| raft" in (tmp_path / "page.md").read_text()
 
 

@@ -104,11 +104,7 @@ def test_a_sliding_window_is_the_models_own(kind):
 MORE_PROMPTS = [[2, 7, 9, 30], [2, 5], [2, 11, 3, 8, 40, 12, 6], [9, 9, 31]]
 MORE_RESPONSES = [[5, 6, 1], [9], [4, 4, 4, 8, 1], [3, 1], [30, 31, 22, 7, 7, 1], [8], [2, 1]]
 # A prompt's rows need not be neighbours.
-RAGGED = (
-    MORE_PROMPTS,
-    [0, 0, 1, 2, 2, 3, 0],
-    MORE_RESPONSES,
-)  # a prompt's rows need not be neighbours
+RAGGED = (MORE_PROMPTS, [0, 0, 1, 2, 2, 3, 0], MORE_RESPONSES)
 # Two that are equal; ones that end where others go on, the padding's id among what follows; a row
 # that shares with one what that shares with another; the same after other prompts.
 LONG, OTHER = [5, 0, 0, 7, 1], [5, 0, 3]
