@@ -24,7 +24,7 @@ the `prompt` by as many continuations.
 k continuations give `soft` with a bias: without a success among them it is 0, with one at least
 1 − β log k. An exact value then has no slope of 1, nor the least squared error
 (`tests/analysis/test_values.py`). `success` has no bias, and nor has Q's prediction of it, the
-prompt's success times e^S. Its five parts are those of S, which has no noise of continuations, so
+prompt's success times e^S, where that stays below 1, at which it is cut. Its five parts are those of S, which has no noise of continuations, so
 predicted and observed agree for a value. Those of the other targets are parts of x.
 
 Intervals are those of `analysis.intervals`, over seeds and problems. A statistic that is no mean
@@ -132,7 +132,7 @@ def along_responses(run: pd.DataFrame) -> Iterator[tuple[Key, pd.DataFrame]]:
     rows["soft change"] = rows["soft"] - rows["soft_of_prompt"]
     best = rows["reward"].max()
     for name in ("soft", "Q", "soft_of_prompt"):
-        rows[f"success: {name}"] = np.exp((rows[name] - best) / rows["beta"])
+        rows[f"success: {name}"] = np.exp((rows[name] - best).clip(upper=0) / rows["beta"])
     for target, y_name, predictors in (
         ("soft", "soft", {"Q": "Q", "prompt": "soft_of_prompt"}),
         ("soft change", "soft change", {"Q": "change"}),
