@@ -24,8 +24,9 @@ the `prompt` by as many continuations.
 k continuations give `soft` with a bias: without a success among them it is 0, with one at least
 1 − β log k. An exact value then has no slope of 1, nor the least squared error
 (`tests/analysis/test_values.py`). `success` has no bias, and nor has Q's prediction of it, the
-prompt's success times e^S, where that stays below 1, at which it is cut. Its five parts are those of S, which has no noise of continuations, so
-predicted and observed agree for a value. Those of the other targets are parts of x.
+prompt's success times e^S, where that stays below 1, at which it is cut. Its five parts are those
+of S, which has no noise of continuations, so predicted and observed agree for a value. Those of the
+other targets are parts of x.
 
 Intervals are those of `analysis.intervals`, over seeds and problems. A statistic that is no mean
 over problems enters by its jackknife values: of problem i, θ + (n − 1) (m − θ without i), where m

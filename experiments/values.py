@@ -99,8 +99,8 @@ def cells_of(folder: Path, config: RunConfig, options: Options) -> list[Cell]:
     world += [config.engine.name, config.train.temperature, config.seed]
     seals = {checkpoints.step_of(f): f for f in folder.glob(f"checkpoints/*/{checkpoints.SEAL}")}
     kept = {str(step): step for step in seals} | {"last": max(seals, default=0)}
-    asked = options.steps.split(",") if options.steps else [*map(str, seals)]
-    steps = sorted({kept.get(name.strip(), 0) for name in asked})
+    named = options.steps.split(",") if options.steps else [*map(str, seals)]
+    steps = sorted({kept.get(name.strip(), 0) for name in named})
     unfit = config.task.turns > 1 or config.train.reference_every is not None
     if unfit or min(steps, default=0) < 1:
         raise UserError(
