@@ -491,7 +491,9 @@ def leaderboard(folder: Path) -> str:
             drawn = f"T {_number(config['eval']['temperature'], 1)}, k {results.k}"
             problems = f"problems {runs[0].info['data_hash']}"
             track = f"### {config['task']['name']}, {budget}, {drawn}, {problems}"
-            tokens = (results.cell(arm, f"{who}_tokens") for who in ("generated", "reference"))
+            tokens = (
+                results.cell(arm, f"{who}_tokens") for who in ("generated", "prefix", "reference")
+            )
             row = [
                 f"`{arm}`",
                 f"[{study.removeprefix('study-')}]({study}.md)",

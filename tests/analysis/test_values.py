@@ -109,6 +109,8 @@ def test_an_exact_value_is_seen_in_successes_and_not_in_soft_values_of_few_conti
     exact = pd.DataFrame(rows, columns=names).assign(**same)
     of = values.summary(exact)
     assert found(of, "slope", "Q", "soft change")[0] > 2
+    errors = [found(of, "squared error", x, "soft")[0] for x in ("Q", "constant")]
+    assert errors[0] > errors[1]
     for part in range(1, values.BINS + 1):
         words = [f"{word} in part {part} of {values.BINS}" for word in ("predicted", "observed")]
         (mean, *_), (_, low, high) = (found(of, word, "Q", "success") for word in words)
